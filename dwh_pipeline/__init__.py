@@ -1,0 +1,1 @@
+"""SAP tables as files to a Delta warehouse that no re-run can change."""

@@ -1,0 +1,60 @@
+"""The ledger as the memory of the loads: what was loaded, hence what is pending. The fourth write primitive.
+
+Kept in the lake, so that losing Dagster's history changes nothing.
+"""
+
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.contracts.outcomes import DeliveryCounts, Outcome
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.lake import catalog
+from dwh_pipeline.lake.writes import append
+
+
+def loaded_rows(spark: SparkSession, ledger: str, table: str) -> dict[str, int]:
+    """Per delivery, how many rows the newest load of it into the table had read."""
+    if not catalog.exists(spark, ledger):
+        return {}
+    loads = spark.table(ledger).where((F.col("table_name") == table) & F.col("_tech_batch_id").isNotNull())
+    newest = loads.groupBy("_tech_batch_id").agg(F.max_by("rows_read", "finished_at").alias("rows_read"))
+    return {row["_tech_batch_id"]: row["rows_read"] for row in newest.collect()}
+
+
+def delivered_rows(bronze: DataFrame) -> dict[str, int]:
+    """Per delivery, how many rows bronze holds."""
+    return {row["_tech_batch_id"]: row["count"] for row in bronze.groupBy("_tech_batch_id").count().collect()}
+
+
+def record(
+    spark: SparkSession,
+    ledger: str,
+    contract: TableContract,
+    load_id: str,
+    deliveries: tuple[DeliveryCounts, ...],
+    *,
+    started_at: datetime,
+    finished_at: datetime,
+) -> None:
+    """Append one row per delivery. A load that read nothing leaves no trace."""
+    if not deliveries:
+        return
+    rows = [
+        {
+            "load_id": load_id,
+            "table_name": delivery.table,
+            "_tech_batch_id": delivery.batch_id,
+            "is_replay": delivery.is_replay,
+            "rows_read": delivery.rows_read,
+            **{outcome.value: delivery.outcomes.get(outcome, 0) for outcome in Outcome},
+            "started_at": started_at,
+            "finished_at": finished_at,
+        }
+        for delivery in deliveries
+    ]
+    types = {"STRING": pa.string(), "BOOLEAN": pa.bool_(), "BIGINT": pa.int64(), "TIMESTAMP": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(column.name, types[column.type]) for column in contract.columns])
+    append(spark, ledger, contract, spark.createDataFrame(pa.Table.from_pylist(rows, schema)))

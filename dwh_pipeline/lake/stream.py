@@ -1,0 +1,104 @@
+"""The ingest stream: discovers new files, remembers them in a checkpoint, and hands each one over once.
+
+Spark's file source finds and remembers files; their rows are read by `landing`. A file that bronze holds already is
+dropped here, so a lost checkpoint costs a second listing, never a duplicate and never a gap.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.lake.catalog import exists
+from dwh_pipeline.lake.landing import LandingFile, complete_files
+from dwh_pipeline.sap.feeds import Feed
+
+# Files are told from their path alone; their content is never read by the stream.
+_FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_NEVER_TOO_OLD = "36500d"  # the source would skip files older than the newest by more than a week
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """What one run of the stream did. `files` counts the files that were new to bronze."""
+
+    files: int
+    rows: int
+
+
+def ingest(
+    spark: SparkSession,
+    *,
+    landing: Path,
+    feed: Feed,
+    bronze: str,
+    checkpoint: Path,
+    append: Callable[[tuple[LandingFile, ...]], int],
+) -> StreamProgress:
+    """Hand every complete file of the feed that `bronze` does not hold to `append`, in micro-batches, then stop.
+
+    `append` gets the files of one micro-batch, writes them in one commit and returns the number of rows.
+
+    Raises:
+        LandingError: the folder of the feed is missing.
+        WarehouseError: whatever `append` raises; the micro-batch is not committed and comes again in the next run.
+    """
+    files = {str(file.path): file for file in complete_files(landing, feed)}
+    if not files:
+        return StreamProgress(files=0, rows=0)
+    loaded: list[tuple[int, int]] = []
+    failed: list[Exception] = []
+
+    def take(batch: DataFrame, _batch_id: int) -> None:
+        offered = [files[path] for path in _paths(batch) if path in files]
+        fresh = _not_in_bronze(spark, bronze, offered)
+        try:
+            loaded.append((len(fresh), append(fresh) if fresh else 0))
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    query = (
+        spark.readStream.format("binaryFile")
+        .schema(_FILE_SCHEMA)
+        .option("recursiveFileLookup", "true")
+        .option("maxFileAge", _NEVER_TOO_OLD)
+        .option("maxFilesPerTrigger", feed.max_files_per_trigger)
+        .load(_glob(landing / feed.name, {file.delivery for file in files.values()}))
+        .select("path")
+        .writeStream.trigger(availableNow=True)
+        .option("checkpointLocation", str(checkpoint))
+        .foreachBatch(take)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise (failed[0] if failed else error) from None
+    return StreamProgress(files=sum(files for files, _ in loaded), rows=sum(rows for _, rows in loaded))
+
+
+def _paths(batch: DataFrame) -> list[str]:
+    return sorted(unquote(row.path.removeprefix("file:").replace("//", "/")) for row in batch.collect())
+
+
+def _not_in_bronze(spark: SparkSession, bronze: str, offered: list[LandingFile]) -> tuple[LandingFile, ...]:
+    if not offered or not exists(spark, bronze):
+        return tuple(offered)
+    names = [file.relative for file in offered]
+    held = spark.table(bronze).where(F.col("_tech_source_file").isin(names)).select("_tech_source_file").distinct()
+    known = {row[0] for row in held.collect()}
+    return tuple(file for file in offered if file.relative not in known)
+
+
+def _glob(root: Path, deliveries: set[str]) -> str:
+    """A Hadoop glob for exactly these deliveries, so that one that is not complete yet is not remembered as seen."""
+    return f"{_literal(str(root))}/{{{','.join(_literal(delivery) for delivery in sorted(deliveries))}}}"
+
+
+def _literal(text: str) -> str:
+    return "".join(f"\\{char}" if char in "{}[]*?,\\^" else char for char in text)

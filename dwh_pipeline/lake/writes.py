@@ -1,0 +1,149 @@
+"""The write primitives: append, merge, replace where different. There is no other way to write.
+
+Each answers with what it did in numbers, and makes no commit where nothing would change. Which rows a table should have
+is decided in `tables`; the fourth primitive, the ledger, is in `ledger`.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.contracts.outcomes import Written
+from dwh_pipeline.contracts.table import LOADED_AT, TableContract
+from dwh_pipeline.errors import ContractViolationError
+from dwh_pipeline.lake import catalog
+
+_CHANGE = "_change"
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A planned write: `changes` holds the rows that differ, with `_change` insert, update or delete.
+
+    The frame is kept in memory until `close`. The counts are facts of the plan; nothing has been written.
+    """
+
+    table: str
+    contract: TableContract
+    changes: DataFrame
+    inserted: int
+    updated: int
+    deleted: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table is already as it should be."""
+        return self.inserted + self.updated + self.deleted == 0
+
+    def close(self) -> None:
+        """Release the memory."""
+        self.changes.unpersist()
+
+
+def append(spark: SparkSession, table: str, contract: TableContract, rows: DataFrame) -> None:
+    """Add rows in one commit; columns that the table does not have are added to it."""
+    catalog.ensure(spark, table, contract)
+    rows.write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable(table)
+
+
+def plan_change(
+    spark: SparkSession,
+    table: str,
+    contract: TableContract,
+    wanted: DataFrame,
+    *,
+    stored: DataFrame | None = None,
+) -> TableChange:
+    """What has to change so that the table holds `wanted`. Writes nothing.
+
+    `stored` is the part of the table that `wanted` is to replace (default: all of it): its rows that `wanted` lacks are
+    planned as deletions. Rows are matched by the primary key and compared in every column but `_tech_loaded_at`.
+
+    Raises:
+        ContractViolationError: `wanted` has not the columns of the contract.
+    """
+    _check_columns(contract, wanted)
+    keys = contract.primary_key
+    wanted_rows = _as_row(wanted, contract)
+    if stored is None and not catalog.exists(spark, table):
+        changes = wanted_rows.select(F.lit("insert").alias(_CHANGE), "row.*")
+    else:
+        stored_rows = _as_row(catalog.read(spark, table) if stored is None else stored, contract)
+        same_key = reduce(and_, (_same_key(contract, key) for key in keys))
+        change = (
+            F.when(F.col("s.row").isNull(), "insert")
+            .when(F.col("w.row").isNull(), "delete")
+            .when(F.col("w.row") != F.col("s.row"), "update")
+        )
+        joined = wanted_rows.alias("w").join(stored_rows.alias("s"), same_key, "full_outer")
+        differing = joined.select(change.alias(_CHANGE), F.coalesce("w.row", "s.row").alias("row"))
+        changes = differing.where(F.col(_CHANGE).isNotNull()).select(_CHANGE, "row.*")
+    changes = changes.persist()
+    counts = {row[_CHANGE]: row["count"] for row in changes.groupBy(_CHANGE).count().collect()}
+    return TableChange(
+        table, contract, changes, counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0)
+    )
+
+
+def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = None) -> Written:
+    """Carry out a planned write in one commit, or in none if there is nothing to do. The plan is closed.
+
+    `guard` is a condition on target `t` and source `s` under which a matched row may be updated: it keeps a plan that was
+    overtaken by a newer one from rolling rows back.
+    """
+    contract, table = plan.contract, plan.table
+    catalog.ensure(spark, table, contract)
+    try:
+        if plan.is_empty:
+            return Written()
+        view = f"changes_{uuid4().hex}"
+        plan.changes.createOrReplaceTempView(view)
+        matched = " AND ".join(f"t.`{key}` {_operator(contract, key)} s.`{key}`" for key in contract.primary_key)
+        values = {name: f"s.`{name}`" for name in contract.compared_columns}
+        if LOADED_AT.name in contract.column_names:
+            values[LOADED_AT.name] = "current_timestamp()"
+        updates = ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
+        spark.sql(
+            f"MERGE INTO {table} t USING {view} s ON {matched} "  # noqa: S608
+            f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE "
+            f"WHEN MATCHED{f' AND ({guard})' if guard else ''} THEN UPDATE SET {updates} "
+            f"WHEN NOT MATCHED AND s.{_CHANGE} <> 'delete' THEN INSERT ({', '.join(f'`{name}`' for name in values)}) "
+            f"VALUES ({', '.join(values.values())})"
+        )
+        spark.catalog.dropTempView(view)
+    finally:
+        plan.close()
+    return Written(plan.inserted, plan.updated, plan.deleted, catalog.version(spark, table))
+
+
+def replace_where_different(
+    spark: SparkSession, table: str, contract: TableContract, wanted: DataFrame, *, stored: DataFrame | None = None
+) -> Written:
+    """Make the table (or the part `stored` of it) hold exactly `wanted`, touching only rows that differ."""
+    return apply_change(spark, plan_change(spark, table, contract, wanted, stored=stored))
+
+
+def _as_row(rows: DataFrame, contract: TableContract) -> DataFrame:
+    """The compared columns as one struct, beside the key. NULL equals NULL inside a struct."""
+    return rows.select(*contract.primary_key, F.struct(*contract.compared_columns).alias("row"))
+
+
+def _same_key(contract: TableContract, key: str) -> Column:
+    wanted, stored = F.col(f"w.{key}"), F.col(f"s.{key}")
+    return wanted.eqNullSafe(stored) if contract.column(key).nullable else wanted == stored
+
+
+def _operator(contract: TableContract, key: str) -> str:
+    """A key column that may be NULL (an unknown month) is matched null-safe; NULL never reaches the others."""
+    return "<=>" if contract.column(key).nullable else "="
+
+
+def _check_columns(contract: TableContract, rows: DataFrame) -> None:
+    missing = tuple(name for name in contract.compared_columns if name not in rows.columns)
+    unexpected = tuple(name for name in rows.columns if name not in contract.column_names)
+    if missing or unexpected:
+        raise ContractViolationError(contract.qualified_name, missing=missing, unexpected=unexpected)

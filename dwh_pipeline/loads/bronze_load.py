@@ -1,0 +1,84 @@
+"""The load of a bronze table: new files of one feed, appended once each."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
+from dwh_pipeline.errors import UnknownOperationError
+from dwh_pipeline.lake import catalog, writes
+from dwh_pipeline.lake.landing import LandingFile, read_files
+from dwh_pipeline.lake.stream import ingest
+from dwh_pipeline.sap.feeds import Feed
+from dwh_pipeline.tables import bronze
+
+
+def run(spark: SparkSession, feed: Feed, *, landing: Path, checkpoints: Path, target: str) -> LoadReport:
+    """Append the files of the feed that `target` (`catalog.bronze.sap_<table>`) does not hold yet.
+
+    The checkpoint is `<checkpoints>/<table>` and depends on nothing but the table. Also refreshes the typed view
+    `<table>_typed` beside the table.
+
+    Raises:
+        LandingError: the folder of the feed is missing.
+        FeedError, DeliveryError: the files are not what the feed declares.
+        UnknownOperationError: a file holds an operation that the profile does not know; nothing of its micro-batch was
+            written.
+    """
+    started_at = datetime.now(UTC)
+    contract = bronze.contract(feed.sap_table)
+    deliveries: dict[str, int] = {}
+
+    def append(files: tuple[LandingFile, ...]) -> int:
+        rows = bronze.build(read_files(spark, landing, feed, files), feed).persist()
+        counts = {row["_tech_batch_id"]: row["count"] for row in rows.groupBy("_tech_batch_id").count().collect()}
+        _refuse_unknown_operations(rows, feed)
+        writes.append(spark, target, contract, rows)
+        rows.unpersist()
+        for delivery, count in counts.items():
+            deliveries[delivery] = deliveries.get(delivery, 0) + count
+        return sum(counts.values())
+
+    catalog.ensure(spark, target, contract)
+    progress = ingest(
+        spark,
+        landing=landing,
+        feed=feed,
+        bronze=target,
+        checkpoint=checkpoints / feed.table.lower(),
+        append=append,
+    )
+    catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
+    table = spark.table(target)
+    catalog.create_view(
+        spark,
+        catalog.sibling(target, f"bronze.{feed.table.lower()}_typed"),
+        target,
+        bronze.typed_columns(feed.sap_table, table.columns),
+    )
+    return LoadReport(
+        table=contract.qualified_name,
+        rows=table.count(),
+        written=Written(inserted=progress.rows, version=catalog.version(spark, target) if progress.rows else None),
+        deliveries=tuple(
+            DeliveryCounts(contract.qualified_name, delivery, False, rows, {Outcome.INSERTED: rows})
+            for delivery, rows in sorted(deliveries.items())
+        ),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+    )
+
+
+def _refuse_unknown_operations(rows, feed: Feed) -> None:
+    profile = feed.source_profile
+    if len(profile.operations) == 1:
+        return
+    unknown = rows.where(F.col("change_op").isNull() & F.col("_corrupt_record").isNull())
+    code = profile.operation_code().alias("code")
+    first = unknown.select(code, "_tech_source_file", "_tech_row_number").orderBy("_tech_source_file", "_tech_row_number").head(1)
+    if first:
+        raise UnknownOperationError(
+            profile.name, code=first[0]["code"], file=first[0]["_tech_source_file"], row=first[0]["_tech_row_number"]
+        )

@@ -1,0 +1,221 @@
+"""The guarded load of a silver table: plan what the pending deliveries do, then do it.
+
+One mechanism for all silver tables. The keys that a delivery touches are folded again from their whole bronze history,
+compared with what is stored, and the rows that differ are written in one commit. What a table makes of its changes is
+told by its `SilverTable`.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
+from dwh_pipeline.errors import DeliveryNotFoundError
+from dwh_pipeline.lake import catalog, ledger, writes
+from dwh_pipeline.sap.fields import TCURX, SapTable
+from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
+from dwh_pipeline.tables import bronze, load_ledger, quarantine
+from dwh_pipeline.tables.changes import LOCATION, read_changes
+from dwh_pipeline.tables.currencies import decimals_by_currency
+from dwh_pipeline.tables.silver import Reference, SilverTable
+
+# The newest change wins; an equal one may only be derived again. Both were decided when the plan was made: this keeps a
+# plan that a newer load has overtaken from taking rows back.
+_GUARD = "s.change_seq >= t.change_seq"
+
+
+@dataclass(frozen=True, slots=True)
+class SilverPlan:
+    """What a load would do: nothing has been written. `deliveries` adds up, or the plan could not be made."""
+
+    table: SilverTable
+    target: str
+    change: writes.TableChange | None
+    rejected: DataFrame | None
+    stored_rejected: DataFrame | None
+    deliveries: tuple[DeliveryCounts, ...]
+    started_at: datetime
+    kept: tuple[DataFrame, ...] = ()
+
+    def close(self) -> None:
+        """Release what the plan keeps in memory."""
+        for frame in self.kept:
+            frame.unpersist()
+
+
+def run(spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None) -> LoadReport:
+    """Load everything that is pending in bronze `source` into silver `target`, or replay one delivery.
+
+    Raises:
+        TableNotFoundError: bronze is not there yet.
+        DeliveryNotFoundError: bronze does not hold the delivery `batch_id`.
+        LedgerMismatchError: rows were lost or counted twice; nothing was written.
+    """
+    return apply(spark, plan(spark, source, target, table, batch_id))
+
+
+def plan(
+    spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None
+) -> SilverPlan:
+    """What `run` would do. Reads only. Raises as `run` does."""
+    started_at = datetime.now(UTC)
+    delivered = catalog.read(spark, source)
+    loaded = ledger.loaded_rows(spark, _ledger(target), table.contract.qualified_name)
+    held = ledger.delivered_rows(delivered)
+    if batch_id is not None and batch_id not in held:
+        raise DeliveryNotFoundError(source, batch_id, tuple(sorted(held)))
+    pending = [batch_id] if batch_id is not None else sorted(id_ for id_, rows in held.items() if loaded.get(id_) != rows)
+
+    value_format = _value_format(spark, source)
+    reference = _reference(spark, source, table, value_format)
+    stored = catalog.read(spark, target) if catalog.exists(spark, target) else None
+    stale_keys = _if_any(table.stale_keys(stored, reference)) if table.stale_keys and stored is not None else None
+    if not pending and stale_keys is None:
+        return SilverPlan(table, target, None, None, None, (), started_at)
+
+    is_pending = F.col("_tech_batch_id").isin(pending)
+    arrived = _changes(delivered.where(is_pending), table.source, value_format).persist()
+    good = arrived.where(F.col("reason").isNull()).drop("reason", "raw_record").withColumn("_pending", F.lit(True))
+    touched = good.select(*table.keys).distinct()
+    if stale_keys is not None:
+        touched = touched.unionByName(stale_keys).distinct()
+    history = good
+    if set(held) != set(pending):
+        earlier = _changes(delivered.where(~is_pending), table.source, value_format).where(F.col("reason").isNull())
+        known = _of_keys(earlier.drop("reason", "raw_record"), touched, table)
+        history = good.unionByName(known.withColumn("_pending", F.lit(False)))
+    history = history.persist()
+    before = _of_keys(stored, touched, table) if stored is not None else _empty(spark, table)
+
+    change = writes.plan_change(spark, target, table.contract, table.build(history, reference), stored=before)
+    rejected = arrived.where(F.col("reason").isNotNull()).select(
+        F.lit(table.source.bronze_name).alias("source_table"), *LOCATION, "reason", "raw_record"
+    )
+    counted = _counts(table.outcomes(history, before, change.changes), rejected)
+    deliveries = [
+        DeliveryCounts(table.contract.qualified_name, id_, id_ in loaded, held[id_], counted.get(id_, {})) for id_ in pending
+    ]
+    if stale_keys is not None:
+        deliveries += _derived_again(table, stale_keys.join(good, list(table.keys), "left_anti").count())
+    return SilverPlan(
+        table=table,
+        target=target,
+        change=change,
+        rejected=rejected,
+        stored_rejected=_stored_rejected(spark, target, source, pending),
+        deliveries=tuple(deliveries),
+        started_at=started_at,
+        kept=(arrived, history, change.changes),
+    )
+
+
+def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
+    """Carry out a plan: quarantine, then the table in one commit, then the ledger.
+
+    The ledger comes last, so a crash anywhere leaves the delivery pending, and loading it again changes nothing that is
+    right already.
+    """
+    table, contract = planned.table, planned.table.contract
+    written = Written()
+    if planned.change is not None:
+        catalog.ensure(spark, planned.target, contract)
+        quarantined = catalog.sibling(planned.target, quarantine.CONTRACT.qualified_name)
+        catalog.ensure(spark, quarantined, quarantine.CONTRACT)
+        if planned.rejected is not None:
+            writes.replace_where_different(
+                spark, quarantined, quarantine.CONTRACT, planned.rejected, stored=planned.stored_rejected
+            )
+        written = writes.apply_change(spark, planned.change, guard=_GUARD)
+        ledger.record(
+            spark,
+            _ledger(planned.target),
+            load_ledger.CONTRACT,
+            uuid4().hex,
+            planned.deliveries,
+            started_at=planned.started_at,
+            finished_at=datetime.now(UTC),
+        )
+    planned.close()
+    finished_at = datetime.now(UTC)
+    return LoadReport(
+        table=table.contract.qualified_name,
+        rows=catalog.read(spark, planned.target).count() if catalog.exists(spark, planned.target) else 0,
+        written=written,
+        deliveries=planned.deliveries,
+        started_at=planned.started_at,
+        seconds=(finished_at - planned.started_at).total_seconds(),
+    )
+
+
+def _value_format(spark: SparkSession, source: str) -> ValueFormat:
+    kept = catalog.properties(spark, source, bronze.FEED_PROPERTIES)
+    defaults = ValueFormat()
+    return ValueFormat(
+        date_format=kept.get("date_format", defaults.date_format),
+        decimal=Decimal(kept.get("decimal", defaults.decimal)),
+        amounts=Amounts(kept.get("amounts", defaults.amounts)),
+    )
+
+
+def _reference(spark: SparkSession, source: str, table: SilverTable, value_format: ValueFormat) -> Reference:
+    """Decimals per currency from the TCURX beside `source`; none if the table has no amounts or TCURX is not there."""
+    tcurx = catalog.sibling(source, TCURX.bronze_name)
+    if TCURX.bronze_name not in table.contract.upstream or not catalog.exists(spark, tcurx):
+        return Reference(spark.createDataFrame([], "currency STRING, tcurx_decimals INT"), value_format.amounts)
+    changes = _changes(spark.table(tcurx), TCURX, _value_format(spark, tcurx))
+    return Reference(decimals_by_currency(changes.where(F.col("reason").isNull())), value_format.amounts)
+
+
+def _if_any(keys: DataFrame) -> DataFrame | None:
+    """The keys, or None if there are none."""
+    return None if keys.isEmpty() else keys
+
+
+def _of_keys(rows: DataFrame, keys: DataFrame, table: SilverTable) -> DataFrame:
+    """The rows of these keys. The keys are few beside the table, so they go to the rows."""
+    return rows.join(F.broadcast(keys), list(table.keys), "left_semi")
+
+
+def _empty(spark: SparkSession, table: SilverTable) -> DataFrame:
+    return spark.createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in table.contract.columns))
+
+
+def _changes(delivered: DataFrame, source: SapTable, value_format: ValueFormat) -> DataFrame:
+    """Bronze rows as changes, with `reason`, and `raw_record` where there is one."""
+    data = [name for name in delivered.columns if name not in bronze.TECHNICAL_NAMES]
+    as_json = F.to_json(F.struct(*(f"`{name}`" for name in data)))
+    raw_record = F.coalesce("_corrupt_record", as_json) if "_corrupt_record" in delivered.columns else as_json
+    typed = bronze.typed_columns(source, delivered.columns)
+    changes = read_changes(delivered.select(*map(F.expr, typed), raw_record.alias("raw_record")), source, value_format)
+    return changes.withColumn("raw_record", F.when(F.col("reason").isNotNull(), F.col("raw_record")))
+
+
+def _stored_rejected(spark: SparkSession, target: str, source: str, pending: list[str]) -> DataFrame:
+    table = catalog.sibling(target, quarantine.CONTRACT.qualified_name)
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in quarantine.CONTRACT.columns)
+    if not catalog.exists(spark, table):
+        return spark.createDataFrame([], schema)
+    name = ".".join(source.split(".")[-2:])
+    return spark.table(table).where((F.col("source_table") == name) & F.col("_tech_batch_id").isin(pending))
+
+
+def _counts(outcomes: DataFrame, rejected: DataFrame) -> dict[str, dict[Outcome, int]]:
+    every = outcomes.unionByName(rejected.select("_tech_batch_id", F.lit(Outcome.QUARANTINED.value).alias("outcome")))
+    counts: dict[str, dict[Outcome, int]] = {}
+    for row in every.groupBy("_tech_batch_id", "outcome").count().collect():
+        counts.setdefault(row["_tech_batch_id"], {})[Outcome(row["outcome"])] = row["count"]
+    return counts
+
+
+def _derived_again(table: SilverTable, rows: int) -> list[DeliveryCounts]:
+    """Rows that no pending delivery touches, written again because what they depend on has changed."""
+    if not rows:
+        return []
+    return [DeliveryCounts(table.contract.qualified_name, None, False, rows, {Outcome.REDERIVED: rows})]
+
+
+def _ledger(target: str) -> str:
+    return catalog.sibling(target, load_ledger.CONTRACT.qualified_name)

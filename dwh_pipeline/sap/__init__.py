@@ -1,0 +1,1 @@
+"""What SAP data means: values, operations, source profiles, currencies. No tables, no storage, no Dagster."""

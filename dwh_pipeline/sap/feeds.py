@@ -1,0 +1,147 @@
+"""Feeds: what `feeds.toml` says of each folder of the landing area, validated before anything runs.
+
+Pure: text in, feeds or an error out. Finding and reading files belongs to `lake`.
+"""
+
+import codecs
+import tomllib
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dwh_pipeline.errors import FeedError
+from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
+from dwh_pipeline.sap.profiles import PLAIN, PROFILES, Profile
+from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
+
+# Only patterns whose text order and meaning Spark and people agree on; others would be guessed.
+_DATE_FORMATS = ("yyyyMMdd", "yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "dd/MM/yyyy")
+
+
+class FileFormat(StrEnum):
+    """How the files of a feed are written."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+class Feed(BaseModel):
+    """One feed: a folder of the landing area that holds deliveries of one SAP table.
+
+    `rename` maps delivered names to SAP names, `constants` adds fields that every row of the feed has. `sequence` is the
+    SAP or delivered name (after renaming) of the column that orders the changes; profile `plain` only.
+    `max_files_per_trigger` bounds one micro-batch.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    table: str
+    profile: str = PLAIN.name
+    format: FileFormat = FileFormat.CSV
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    decimal: Decimal = Decimal.POINT
+    date_format: str = "yyyyMMdd"
+    amounts: Amounts = Amounts.INTERNAL
+    sequence: str | None = None
+    rename: dict[str, str] = Field(default_factory=dict)
+    constants: dict[str, str] = Field(default_factory=dict)
+    max_files_per_trigger: Annotated[int, Field(gt=0)] = 1000
+
+    @field_validator("table")
+    @classmethod
+    def _known_table(cls, value: str) -> str:
+        return _one_of(value.upper(), tuple(SAP_TABLES), "SAP table")
+
+    @field_validator("profile")
+    @classmethod
+    def _known_profile(cls, value: str) -> str:
+        return _one_of(value, tuple(PROFILES), "profile")
+
+    @field_validator("date_format")
+    @classmethod
+    def _known_date_format(cls, value: str) -> str:
+        return _one_of(value, _DATE_FORMATS, "date format")
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_character(cls, value: str) -> str:
+        if len(value) != 1:
+            raise ValueError(f"has to be one character, not {value!r}")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        try:
+            return codecs.lookup(value).name
+        except LookupError:
+            raise ValueError(f"{value!r} is no encoding; for example utf-8, iso-8859-1, utf-16") from None
+
+    @model_validator(mode="after")
+    def _sequence_is_plain(self) -> "Feed":
+        if self.sequence and self.profile != PLAIN.name:
+            raise ValueError(f"sequence is for the profile plain; {self.profile} orders changes by its own columns")
+        return self
+
+    @property
+    def sap_table(self) -> SapTable:
+        """The SAP table that the feed delivers."""
+        return SAP_TABLES[self.table]
+
+    @property
+    def source_profile(self) -> Profile:
+        """The profile that tells operations and order."""
+        return PROFILES[self.profile]
+
+    @property
+    def value_format(self) -> ValueFormat:
+        """How the texts of the feed are read."""
+        return ValueFormat(date_format=self.date_format, decimal=self.decimal, amounts=self.amounts)
+
+
+def parse_feeds(text: str) -> tuple[Feed, ...]:
+    """The feeds that a `feeds.toml` declares, in its order.
+
+    Raises:
+        FeedError: names the feed and the key that is wrong, and what it may be.
+    """
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FeedError("*", "syntax", f"the file is no TOML: {error}") from None
+    sections = document.get("feeds")
+    if not isinstance(sections, dict) or not sections:
+        raise FeedError("*", "feeds", "no feed is declared; add a section [feeds.<folder name>]")
+    feeds = tuple(_parse_feed(name, section) for name, section in sections.items())
+    _one_feed_per_table(feeds)
+    return feeds
+
+
+def _parse_feed(name: str, section: object) -> Feed:
+    if not isinstance(section, dict):
+        raise FeedError(name, "section", "has to be a table of keys")
+    try:
+        return Feed(name=name, **section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "section"
+        problem = "is not a key of a feed" if first["type"] == "extra_forbidden" else first["msg"]
+        raise FeedError(name, key, problem.removeprefix("Value error, ")) from None
+
+
+def _one_feed_per_table(feeds: tuple[Feed, ...]) -> None:
+    owner: dict[str, str] = {}
+    for feed in feeds:
+        if feed.table in owner:
+            raise FeedError(feed.name, "table", f"{feed.table} is already delivered by the feed {owner[feed.table]}")
+        owner[feed.table] = feed.name
+
+
+def _one_of(value: str, allowed: tuple[str, ...], what: str) -> str:
+    if value not in allowed:
+        raise ValueError(f"{value!r} is no {what} known here; choose one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,165 @@
+"""SAP field values as Spark columns: what a text means, or the reason why it cannot be read.
+
+Nothing that is not blank ever becomes NULL without a reason beside it. Fields and their kinds are declared in
+`fields`; shifting amounts by the decimals of their currency is done in `currency`, once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from dwh_pipeline.sap.fields import Kind, SapField
+
+# Wide enough to hold every SAP number as delivered; what does not survive the cast to the field's own type is reported.
+_WIDE = "DECIMAL(38,12)"
+
+_MATERIAL_PAD = 18  # numeric material numbers are padded to 18 digits even in the 40 character field (SAP note 2215424)
+_TIME = "^(([01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]|240000)$"  # 240000 is the end of the day
+_NUMBER = {
+    "point": r"^[+-]?(\d+(\.\d*)?|\.\d+)-?$",
+    "comma": r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d*)?-?$",
+}
+
+
+class Decimal(StrEnum):
+    """The decimal mark of a feed. With the comma, points may group thousands; with the point, nothing groups."""
+
+    POINT = "point"
+    COMMA = "comma"
+
+
+class Amounts(StrEnum):
+    """Whether amounts are as SAP stores them (two decimals whatever the currency) or already as people write them."""
+
+    INTERNAL = "internal"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFormat:
+    """How the texts of one feed are written. `date_format` is a Spark datetime pattern, for example `yyyyMMdd`."""
+
+    date_format: str = "yyyyMMdd"
+    decimal: Decimal = Decimal.POINT
+    amounts: Amounts = Amounts.INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How texts of one kind become values.
+
+    `value` gives NULL for a text it cannot read, and `complaint` says what that text is not. `initial` is a pattern of
+    texts that mean "none": they are NULL without a complaint.
+    """
+
+    value: Callable[[Column], Column]
+    complaint: str | None = None
+    initial: str | None = None
+
+
+def text(field: SapField, delivered: Column) -> Column:
+    """A delivered text: trailing blanks mean nothing; blank, empty and missing are all NULL. Keys lose leading blanks too."""
+    trimmed = F.rtrim(delivered) if field.kind is Kind.TEXT else F.trim(delivered)
+    return F.nullif(trimmed, F.lit(""))
+
+
+def value(field: SapField, delivered: Column, value_format: ValueFormat) -> Column:
+    """A text (`text`) as a value of `field.type`; NULL where there is none or it cannot be read.
+
+    Rules per kind after the ABAP keyword documentation (date, time and numeric fields) and the conversion exits ALPHA and
+    MATN1.
+    """
+    return _reader(field, value_format).value(delivered).cast(field.type)
+
+
+def reason(field: SapField, delivered: Column, read: Column, value_format: ValueFormat) -> Column | None:
+    """Why a text could not be read (STRING), NULL where it could; None for kinds that take any text.
+
+    `read` is the `value` of the same text. The reason speaks of the field as the delivered file does.
+    """
+    reader = _reader(field, value_format)
+    if reader.complaint is None:
+        return None
+    failed = read.isNull() & delivered.isNotNull()
+    failed = failed & ~delivered.rlike(reader.initial) if reader.initial else failed
+    return F.when(failed, F.concat(F.lit(f"{field.name} {reader.complaint}: "), delivered))
+
+
+def _padded(length: int, longest: int) -> Callable[[Column], Column]:
+    """Digits padded with zeros to `length`, anything else as it is; never shortened, NULL beyond `longest` characters."""
+
+    def read(delivered: Column) -> Column:
+        padded = F.when(delivered.rlike(r"^\d+$") & (F.length(delivered) < length), F.lpad(delivered, length, "0"))
+        return F.when(F.length(delivered) <= longest, F.coalesce(padded, delivered))
+
+    return read
+
+
+def _digits(length: int, *, key: bool) -> Callable[[Column], Column]:
+    """NUMC: exactly `length` digits, surplus leading zeros dropped. All zeros mean none, except in a key."""
+    pattern = rf"^0*\d{{1,{length}}}$" if key else rf"^0*[1-9]\d{{0,{length - 1}}}$"
+    return lambda delivered: F.when(delivered.rlike(pattern), F.substring(F.lpad(delivered, 40, "0"), 41 - length, length))
+
+
+def _date(date_format: str) -> Callable[[Column], Column]:
+    return lambda delivered: F.try_to_timestamp(delivered, F.lit(date_format)).cast("date")
+
+
+def _timestamp(delivered: Column) -> Column:
+    """TIMESTAMPL (UTC, `yyyyMMddHHmmss.fffffff`) to the microsecond."""
+    digits = F.rpad(F.substring(F.regexp_replace(delivered, "[.,]", ""), 1, 20), 20, "0")
+    return F.when(delivered.rlike(r"^\d{14}([.,]\d{0,7})?$"), F.try_to_timestamp(digits, F.lit("yyyyMMddHHmmssSSSSSS")))
+
+
+def _number(type_: str, decimal: Decimal) -> Callable[[Column], Column]:
+    """CURR, QUAN, DEC: sign before or after, one declared decimal mark; NULL if the type cannot hold every digit."""
+
+    def read(delivered: Column) -> Column:
+        plain = delivered if decimal is Decimal.POINT else F.translate(delivered, ",.", ".")
+        signed = F.regexp_replace(plain, r"^\+?(.*)-$", "-$1")
+        wide = F.when(delivered.rlike(_NUMBER[decimal]), signed.try_cast(_WIDE))
+        narrow = wide.try_cast(type_)
+        return F.when(narrow == wide, narrow)
+
+    return read
+
+
+def _reader(field: SapField, value_format: ValueFormat) -> _Reader:
+    number = _number(field.type, value_format.decimal)
+    no_number = f"is no {field.type} with a decimal {value_format.decimal}"
+    match field.kind:
+        case Kind.TEXT:
+            return _Reader(lambda delivered: delivered)
+        case Kind.CURRENCY:
+            return _Reader(F.upper)
+        case Kind.CLIENT:
+            return _Reader(lambda delivered: F.when(delivered.rlike(r"^\d{1,3}$"), F.lpad(delivered, 3, "0")), "is no client of three digits")
+        case Kind.ALPHA:
+            return _Reader(_padded(field.length, field.length), f"is longer than {field.length} characters")
+        case Kind.MATERIAL:
+            return _Reader(_padded(_MATERIAL_PAD, field.length), f"is longer than {field.length} characters")
+        case Kind.DIGITS:
+            return _Reader(_digits(field.length, key=field.key), f"is not {field.length} digits", None if field.key else "^0+$")
+        case Kind.DATE:
+            return _Reader(_date(value_format.date_format), f"is no date {value_format.date_format}", r"^[0./-]+$")
+        case Kind.TIME:
+            return _Reader(lambda delivered: F.when(delivered.rlike(_TIME), delivered), "is no time HHMMSS")
+        case Kind.TIMESTAMP:
+            return _Reader(_timestamp, "is no UTC time stamp", r"^0+([.,]0*)?$")
+        case Kind.AMOUNT | Kind.QUANTITY | Kind.RATE:
+            return _Reader(number, no_number)
+        case Kind.COUNT:  # zero means not maintained
+            return _Reader(lambda delivered: F.nullif(number(delivered), F.lit(0)), no_number, r"^[0.,]+$")
+        case Kind.PRICE_UNIT:  # a price is per this many units; zero and blank mean one
+            return _Reader(lambda delivered: _or(number, "1")(F.regexp_replace(delivered, "^0+$", "1")), no_number)
+        case Kind.CURRENCY_DECIMALS:  # record compression drops zeros
+            return _Reader(_or(number, "0"), no_number)
+        case Kind.FLAG:
+            return _Reader(lambda delivered: (F.when(delivered == "X", True).when(delivered.isNull(), False)), "is neither X nor blank")
+
+
+def _or(read: Callable[[Column], Column], blank: str) -> Callable[[Column], Column]:
+    return lambda delivered: read(F.coalesce(delivered, F.lit(blank)))

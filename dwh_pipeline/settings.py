@@ -1,0 +1,83 @@
+"""Settings of a warehouse: environment, then a `.env` file, into one frozen `Settings`.
+
+The only reader of the environment. What the settings mean to Spark belongs to `lake.session`.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dwh_pipeline.errors import SettingsError
+
+_PROJECT = Path(__file__).parent.parent
+
+
+class Settings(BaseSettings):
+    """Where the warehouse lives and how Spark is started. Every field is `DWH_<FIELD>` in the environment.
+
+    `landing`: the folder with `feeds.toml` and the deliveries. `lake`: root of all tables. `checkpoints`: root of the
+    stream checkpoints, `<lake>/_checkpoints` unless set. `environment`: which environment this is (`local`, `ci`,
+    `production`). `jars`: the folder with the Delta jars. `spark_conf`: a file of `spark.*` settings that win over
+    ours. `driver_memory`: heap of the driver, in Spark's notation. `allow_temporary`: accept a lake inside a temporary
+    folder (tests only). `java_home`: the Java that Spark starts, from JAVA_HOME as everywhere.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DWH_", env_file=".env", frozen=True, extra="ignore")
+
+    landing: Path = _PROJECT / "data" / "landing"
+    lake: Path = _PROJECT / ".lake"
+    checkpoints: Path | None = None
+    environment: str = "local"
+    jars: Path = _PROJECT / ".jars"
+    spark_master: str = "local[*]"
+    spark_remote: str | None = None
+    spark_conf: Path | None = None
+    driver_memory: str = "2g"
+    allow_temporary: bool = False
+    java_home: Path | None = Field(default=None, validation_alias="JAVA_HOME")
+
+    @field_validator("landing", "lake", "checkpoints", "jars", "spark_conf")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.expanduser().is_absolute():
+            raise ValueError(f"must be an absolute path, not {str(value)!r}")
+        return None if value is None else value.expanduser()
+
+    @model_validator(mode="after")
+    def _not_temporary(self) -> Self:
+        for name, root in (("lake", self.lake), ("checkpoints", self.checkpoint_root)):
+            if not self.allow_temporary and _is_temporary(root):
+                raise ValueError(
+                    f"{name} is inside a temporary folder ({root}), where a reboot deletes it; "
+                    "choose another, or set DWH_ALLOW_TEMPORARY=1 for a test"
+                )
+        return self
+
+    @property
+    def checkpoint_root(self) -> Path:
+        """The folder that holds one checkpoint per SAP table."""
+        return self.checkpoints or self.lake / "_checkpoints"
+
+
+def load_settings(**options: object) -> Settings:
+    """The settings, where an option that is not None wins over the environment and the environment over `.env`.
+
+    Raises:
+        SettingsError: a setting cannot be used; names it and says what to do.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = "DWH_" + "_".join(str(part) for part in first["loc"]).upper() if first["loc"] else "settings"
+        raise SettingsError(setting, first["msg"].removeprefix("Value error, ")) from None
+
+
+def _is_temporary(path: Path) -> bool:
+    temporary = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}  # noqa: S108
+    resolved = path.resolve()
+    return any(resolved.is_relative_to(folder.resolve()) for folder in temporary)
