@@ -21,8 +21,9 @@ class Settings(BaseSettings):
     `landing`: the folder with `feeds.toml` and the deliveries. `lake`: root of all tables. `checkpoints`: root of the
     stream checkpoints, `<lake>/_checkpoints` unless set. `environment`: which environment this is (`local`, `ci`,
     `production`). `jars`: the folder with the Delta jars. `spark_conf`: a file of `spark.*` settings that win over
-    ours. `driver_memory`: heap of the driver, in Spark's notation. `allow_temporary`: accept a lake inside a temporary
-    folder (tests only). `java_home`: the Java that Spark starts, from JAVA_HOME as everywhere.
+    ours. `driver_memory`: heap of the driver, in Spark's notation. `fast_start`: let Java compile lightly, so that runs
+    of a minute or two are faster and long ones slower (demo and tests). `allow_temporary`: accept a lake inside a
+    temporary folder (tests only). `java_home`: the Java that Spark starts, from JAVA_HOME as everywhere.
     """
 
     model_config = SettingsConfigDict(env_prefix="DWH_", env_file=".env", frozen=True, extra="ignore")
@@ -36,6 +37,7 @@ class Settings(BaseSettings):
     spark_remote: str | None = None
     spark_conf: Path | None = None
     driver_memory: str = "2g"
+    fast_start: bool = False
     allow_temporary: bool = False
     java_home: Path | None = Field(default=None, validation_alias="JAVA_HOME")
 

@@ -119,7 +119,10 @@ def _location(spark: SparkSession, table: str) -> Path | None:
 
 
 def _ensure_schema(spark: SparkSession, table: str) -> None:
-    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {table.rpartition('.')[0]}")
+    schema = table.rpartition(".")[0]
+    location = _location(spark, table)
+    # With a place of its own, no schema makes Spark create a warehouse folder where the program was started.
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}" + (f" LOCATION '{location.parent}'" if location else ""))
 
 
 def _quoted(text: str) -> str:

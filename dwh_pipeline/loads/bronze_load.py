@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
@@ -12,11 +12,16 @@ from dwh_pipeline.lake import catalog, writes
 from dwh_pipeline.lake.landing import LandingFile, read_files
 from dwh_pipeline.lake.stream import ingest
 from dwh_pipeline.sap.feeds import Feed
+from dwh_pipeline.sap.fields import SapTable
 from dwh_pipeline.tables import bronze
 
 
-def run(spark: SparkSession, feed: Feed, *, landing: Path, checkpoints: Path, target: str) -> LoadReport:
+def run(
+    spark: SparkSession, table: SapTable, feed: Feed | None, *, landing: Path, checkpoints: Path, target: str
+) -> LoadReport:
     """Append the files of the feed that `target` (`catalog.bronze.sap_<table>`) does not hold yet.
+
+    Without a feed the table is there, and empty, so that what is built on it can be.
 
     The checkpoint is `<checkpoints>/<table>` and depends on nothing but the table. Also refreshes the typed view
     `<table>_typed` beside the table.
@@ -28,7 +33,32 @@ def run(spark: SparkSession, feed: Feed, *, landing: Path, checkpoints: Path, ta
             written.
     """
     started_at = datetime.now(UTC)
-    contract = bronze.contract(feed.sap_table)
+    contract = bronze.contract_of(table)
+    catalog.ensure(spark, target, contract)
+    deliveries = _ingest(spark, feed, landing, checkpoints, target) if feed else {}
+    catalog.create_view(
+        spark,
+        catalog.sibling(target, f"bronze.{table.name.lower()}_typed"),
+        target,
+        bronze.typed_columns(table, spark.table(target).columns),
+    )
+    appended = sum(deliveries.values())
+    return LoadReport(
+        table=contract.qualified_name,
+        rows=spark.table(target).count(),
+        written=Written(inserted=appended, version=catalog.version(spark, target) if appended else None),
+        deliveries=tuple(
+            DeliveryCounts(contract.qualified_name, delivery, False, rows, {Outcome.INSERTED: rows})
+            for delivery, rows in sorted(deliveries.items())
+        ),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+    )
+
+
+def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, target: str) -> dict[str, int]:
+    """Append what is new; rows per delivery."""
+    contract = bronze.contract_of(feed.sap_table)
     deliveries: dict[str, int] = {}
 
     def append(files: tuple[LandingFile, ...]) -> int:
@@ -41,8 +71,7 @@ def run(spark: SparkSession, feed: Feed, *, landing: Path, checkpoints: Path, ta
             deliveries[delivery] = deliveries.get(delivery, 0) + count
         return sum(counts.values())
 
-    catalog.ensure(spark, target, contract)
-    progress = ingest(
+    ingest(
         spark,
         landing=landing,
         feed=feed,
@@ -51,27 +80,10 @@ def run(spark: SparkSession, feed: Feed, *, landing: Path, checkpoints: Path, ta
         append=append,
     )
     catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
-    table = spark.table(target)
-    catalog.create_view(
-        spark,
-        catalog.sibling(target, f"bronze.{feed.table.lower()}_typed"),
-        target,
-        bronze.typed_columns(feed.sap_table, table.columns),
-    )
-    return LoadReport(
-        table=contract.qualified_name,
-        rows=table.count(),
-        written=Written(inserted=progress.rows, version=catalog.version(spark, target) if progress.rows else None),
-        deliveries=tuple(
-            DeliveryCounts(contract.qualified_name, delivery, False, rows, {Outcome.INSERTED: rows})
-            for delivery, rows in sorted(deliveries.items())
-        ),
-        started_at=started_at,
-        seconds=(datetime.now(UTC) - started_at).total_seconds(),
-    )
+    return deliveries
 
 
-def _refuse_unknown_operations(rows, feed: Feed) -> None:
+def _refuse_unknown_operations(rows: DataFrame, feed: Feed) -> None:
     profile = feed.source_profile
     if len(profile.operations) == 1:
         return

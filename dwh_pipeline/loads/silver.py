@@ -119,11 +119,11 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     right already.
     """
     table, contract = planned.table, planned.table.contract
+    quarantined = catalog.sibling(planned.target, quarantine.CONTRACT.qualified_name)
+    for name, described in ((planned.target, contract), (quarantined, quarantine.CONTRACT), (_ledger(planned.target), load_ledger.CONTRACT)):
+        catalog.ensure(spark, name, described)
     written = Written()
     if planned.change is not None:
-        catalog.ensure(spark, planned.target, contract)
-        quarantined = catalog.sibling(planned.target, quarantine.CONTRACT.qualified_name)
-        catalog.ensure(spark, quarantined, quarantine.CONTRACT)
         if planned.rejected is not None:
             writes.replace_where_different(
                 spark, quarantined, quarantine.CONTRACT, planned.rejected, stored=planned.stored_rejected
@@ -142,12 +142,22 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     finished_at = datetime.now(UTC)
     return LoadReport(
         table=table.contract.qualified_name,
-        rows=catalog.read(spark, planned.target).count() if catalog.exists(spark, planned.target) else 0,
+        rows=spark.table(planned.target).count(),
         written=written,
         deliveries=planned.deliveries,
         started_at=planned.started_at,
         seconds=(finished_at - planned.started_at).total_seconds(),
     )
+
+
+def read_bronze_changes(spark: SparkSession, source: str, table: SapTable) -> DataFrame:
+    """The changes in a bronze table that can be taken, with their values read as its feed declares.
+
+    Raises:
+        TableNotFoundError: bronze is not there yet.
+    """
+    changes = _changes(catalog.read(spark, source), table, _value_format(spark, source))
+    return changes.where(F.col("reason").isNull())
 
 
 def _value_format(spark: SparkSession, source: str) -> ValueFormat:
@@ -165,8 +175,7 @@ def _reference(spark: SparkSession, source: str, table: SilverTable, value_forma
     tcurx = catalog.sibling(source, TCURX.bronze_name)
     if TCURX.bronze_name not in table.contract.upstream or not catalog.exists(spark, tcurx):
         return Reference(spark.createDataFrame([], "currency STRING, tcurx_decimals INT"), value_format.amounts)
-    changes = _changes(spark.table(tcurx), TCURX, _value_format(spark, tcurx))
-    return Reference(decimals_by_currency(changes.where(F.col("reason").isNull())), value_format.amounts)
+    return Reference(decimals_by_currency(read_bronze_changes(spark, tcurx, TCURX)), value_format.amounts)
 
 
 def _if_any(keys: DataFrame) -> DataFrame | None:

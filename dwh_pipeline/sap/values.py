@@ -4,6 +4,7 @@ Nothing that is not blank ever becomes NULL without a reason beside it. Fields a
 `fields`; shifting amounts by the decimals of their currency is done in `currency`, once.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,11 +18,19 @@ from dwh_pipeline.sap.fields import Kind, SapField
 _WIDE = "DECIMAL(38,12)"
 
 _MATERIAL_PAD = 18  # numeric material numbers are padded to 18 digits even in the 40 character field (SAP note 2215424)
-_TIME = "^(([01][0-9]|2[0-3])[0-5][0-9][0-5][0-9]|240000)$"  # 240000 is the end of the day
-_NUMBER = {
-    "point": r"^[+-]?(\d+(\.\d*)?|\.\d+)-?$",
-    "comma": r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d*)?-?$",
+_MOST_DECIMALS = 5  # TCURX shifts by at most that many; `currency` knows no more
+
+# Patterns end in \z: in Java `$` would let a line break through behind the last character.
+_DIGITS = r"^\d+\z"
+_TIME = r"^(([01]\d|2[0-3])[0-5]\d[0-5]\d|240000)\z"  # 240000 is the end of the day
+_TIMESTAMP = r"^\d{14}([.,]\d{0,7})?\z"
+_ZERO_TIMESTAMP = r"^0+([.,]0*)?\z"
+# Digits behind the 12th decimal would be rounded away without a word, so they have to be zeros.
+_UNSIGNED = {
+    "point": r"\d+(\.(\d{0,12}0*))?|\.\d{1,12}0*",
+    "comma": r"(\d+|[1-9]\d{0,2}(\.\d{3})+)(,(\d{0,12}0*))?|,\d{1,12}0*",
 }
+_ZERO = {"point": r"^0+(\.0*)?\z", "comma": r"^0+(,0*)?\z"}
 
 
 class Decimal(StrEnum):
@@ -92,7 +101,7 @@ def _padded(length: int, longest: int) -> Callable[[Column], Column]:
     """Digits padded with zeros to `length`, anything else as it is; never shortened, NULL beyond `longest` characters."""
 
     def read(delivered: Column) -> Column:
-        padded = F.when(delivered.rlike(r"^\d+$") & (F.length(delivered) < length), F.lpad(delivered, length, "0"))
+        padded = F.when(delivered.rlike(_DIGITS) & (F.length(delivered) < length), F.lpad(delivered, length, "0"))
         return F.when(F.length(delivered) <= longest, F.coalesce(padded, delivered))
 
     return read
@@ -100,66 +109,109 @@ def _padded(length: int, longest: int) -> Callable[[Column], Column]:
 
 def _digits(length: int, *, key: bool) -> Callable[[Column], Column]:
     """NUMC: exactly `length` digits, surplus leading zeros dropped. All zeros mean none, except in a key."""
-    pattern = rf"^0*\d{{1,{length}}}$" if key else rf"^0*[1-9]\d{{0,{length - 1}}}$"
-    return lambda delivered: F.when(delivered.rlike(pattern), F.substring(F.lpad(delivered, 40, "0"), 41 - length, length))
+    pattern = rf"^0*\d{{1,{length}}}\z" if key else rf"^0*[1-9]\d{{0,{length - 1}}}\z"
+    return lambda delivered: F.when(delivered.rlike(pattern), F.lpad(F.ltrim(delivered, F.lit("0")), length, "0"))
 
 
 def _date(date_format: str) -> Callable[[Column], Column]:
-    return lambda delivered: F.try_to_timestamp(delivered, F.lit(date_format)).cast("date")
+    """DATS: exactly as many digits as the format has letters, so no sign and no fifth digit of a year; years from 1."""
+
+    def read(delivered: Column) -> Column:
+        parsed = F.try_to_timestamp(delivered, F.lit(date_format)).cast("date")
+        shaped = delivered.rlike(rf"^{_filled(date_format, r'\\d')}\z")
+        return F.when(shaped & (parsed >= F.lit("0001-01-01").cast("date")), parsed)
+
+    return read
+
+
+def _filled(date_format: str, digit: str) -> str:
+    """A regular expression: the date format with every letter replaced."""
+    return re.sub("[yMd]", digit, re.escape(date_format))
 
 
 def _timestamp(delivered: Column) -> Column:
     """TIMESTAMPL (UTC, `yyyyMMddHHmmss.fffffff`) to the microsecond."""
     digits = F.rpad(F.substring(F.regexp_replace(delivered, "[.,]", ""), 1, 20), 20, "0")
-    return F.when(delivered.rlike(r"^\d{14}([.,]\d{0,7})?$"), F.try_to_timestamp(digits, F.lit("yyyyMMddHHmmssSSSSSS")))
+    return F.when(delivered.rlike(_TIMESTAMP), F.try_to_timestamp(digits, F.lit("yyyyMMddHHmmssSSSSSS")))
 
 
 def _number(type_: str, decimal: Decimal) -> Callable[[Column], Column]:
     """CURR, QUAN, DEC: sign before or after, one declared decimal mark; NULL if the type cannot hold every digit."""
+    unsigned = _UNSIGNED[decimal]
 
     def read(delivered: Column) -> Column:
         plain = delivered if decimal is Decimal.POINT else F.translate(delivered, ",.", ".")
-        signed = F.regexp_replace(plain, r"^\+?(.*)-$", "-$1")
-        wide = F.when(delivered.rlike(_NUMBER[decimal]), signed.try_cast(_WIDE))
+        signed = F.regexp_replace(plain, r"^(.*)-\z", "-$1")
+        wide = F.when(delivered.rlike(rf"^([+-]?({unsigned})|({unsigned})-)\z"), signed.try_cast(_WIDE))
         narrow = wide.try_cast(type_)
         return F.when(narrow == wide, narrow)
 
     return read
 
 
+def _amount_type(field: SapField, amounts: Amounts) -> str:
+    """The type that holds an amount as delivered: one that is still to be shifted needs room for two more digits."""
+    return field.type if amounts is Amounts.EXTERNAL else f"DECIMAL({field.length + 3},5)"
+
+
 def _reader(field: SapField, value_format: ValueFormat) -> _Reader:
-    number = _number(field.type, value_format.decimal)
-    no_number = f"is no {field.type} with a decimal {value_format.decimal}"
+    mark = value_format.decimal
+    type_ = _amount_type(field, value_format.amounts) if field.kind is Kind.AMOUNT else field.type
+    number, no_number = _number(type_, mark), f"is no {type_} with a decimal {mark}"
     match field.kind:
         case Kind.TEXT:
             return _Reader(lambda delivered: delivered)
         case Kind.CURRENCY:
             return _Reader(F.upper)
         case Kind.CLIENT:
-            return _Reader(lambda delivered: F.when(delivered.rlike(r"^\d{1,3}$"), F.lpad(delivered, 3, "0")), "is no client of three digits")
+            return _Reader(
+                lambda delivered: F.when(delivered.rlike(r"^\d{1,3}\z"), F.lpad(delivered, 3, "0")),
+                "is no client of three digits",
+            )
         case Kind.ALPHA:
             return _Reader(_padded(field.length, field.length), f"is longer than {field.length} characters")
         case Kind.MATERIAL:
             return _Reader(_padded(_MATERIAL_PAD, field.length), f"is longer than {field.length} characters")
         case Kind.DIGITS:
-            return _Reader(_digits(field.length, key=field.key), f"is not {field.length} digits", None if field.key else "^0+$")
+            reader = _digits(field.length, key=field.key)
+            return _Reader(reader, f"is not {field.length} digits", None if field.key else r"^0+\z")
         case Kind.DATE:
-            return _Reader(_date(value_format.date_format), f"is no date {value_format.date_format}", r"^[0./-]+$")
+            initial = rf"^(0+|{_filled(value_format.date_format, '0')})\z"
+            return _Reader(_date(value_format.date_format), f"is no date {value_format.date_format}", initial)
         case Kind.TIME:
             return _Reader(lambda delivered: F.when(delivered.rlike(_TIME), delivered), "is no time HHMMSS")
         case Kind.TIMESTAMP:
-            return _Reader(_timestamp, "is no UTC time stamp", r"^0+([.,]0*)?$")
+            return _Reader(_timestamp, "is no UTC time stamp", _ZERO_TIMESTAMP)
         case Kind.AMOUNT | Kind.QUANTITY | Kind.RATE:
             return _Reader(number, no_number)
         case Kind.COUNT:  # zero means not maintained
-            return _Reader(lambda delivered: F.nullif(number(delivered), F.lit(0)), no_number, r"^[0.,]+$")
-        case Kind.PRICE_UNIT:  # a price is per this many units; zero and blank mean one
-            return _Reader(lambda delivered: _or(number, "1")(F.regexp_replace(delivered, "^0+$", "1")), no_number)
-        case Kind.CURRENCY_DECIMALS:  # record compression drops zeros
-            return _Reader(_or(number, "0"), no_number)
+            return _Reader(lambda delivered: F.nullif(number(delivered), F.lit(0)), no_number, _ZERO[mark])
+        case Kind.PRICE_UNIT:
+            return _Reader(_price_unit(number), f"{no_number}, or is negative")
+        case Kind.CURRENCY_DECIMALS:
+            return _Reader(_currency_decimals(number), f"is not one of 0 to {_MOST_DECIMALS}")
         case Kind.FLAG:
-            return _Reader(lambda delivered: (F.when(delivered == "X", True).when(delivered.isNull(), False)), "is neither X nor blank")
+            return _Reader(
+                lambda delivered: F.when(delivered == "X", F.lit(True)).when(delivered.isNull(), F.lit(False)),
+                "is neither X nor blank",
+            )
 
 
-def _or(read: Callable[[Column], Column], blank: str) -> Callable[[Column], Column]:
-    return lambda delivered: read(F.coalesce(delivered, F.lit(blank)))
+def _price_unit(number: Callable[[Column], Column]) -> Callable[[Column], Column]:
+    """KPEIN: a price is per this many units; zero and blank mean one."""
+
+    def read(delivered: Column) -> Column:
+        units = number(delivered)
+        return F.when(delivered.isNull() | (units == 0), F.lit(1)).when(units > 0, units)
+
+    return read
+
+
+def _currency_decimals(number: Callable[[Column], Column]) -> Callable[[Column], Column]:
+    """CURRDEC: blank is 0, as record compression drops zeros. No currency has more decimals than `currency` shifts by."""
+
+    def read(delivered: Column) -> Column:
+        decimals = number(F.coalesce(delivered, F.lit("0")))
+        return F.when(decimals.between(0, _MOST_DECIMALS), decimals)
+
+    return read

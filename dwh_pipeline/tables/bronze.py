@@ -29,8 +29,7 @@ TECHNICAL_NAMES = tuple(column.name for column in TECHNICAL)
 FEED_PROPERTIES = "dwh.feed."
 
 
-def contract(table: SapTable) -> TableContract:
-    """The contract of `bronze.sap_<table>`."""
+def _contract(table: SapTable) -> TableContract:
     schema, name = table.bronze_name.split(".")
     return TableContract(
         schema=schema,
@@ -42,7 +41,12 @@ def contract(table: SapTable) -> TableContract:
     )
 
 
-CONTRACTS = tuple(contract(table) for table in SAP_TABLES.values())
+CONTRACTS: dict[str, TableContract] = {name: _contract(table) for name, table in SAP_TABLES.items()}
+
+
+def contract_of(table: SapTable) -> TableContract:
+    """The contract of `bronze.sap_<table>`."""
+    return CONTRACTS[table.name]
 
 
 def build(delivered: DataFrame, feed: Feed) -> DataFrame:

@@ -1,0 +1,198 @@
+"""`dwh`: the warehouse from the command line. Thin: parse, call a load or read a table, show.
+
+Results go to standard output (`--json` for programs), progress and errors to standard error. The exit code is 0, or 1 with
+one plain message when something could not be done.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dwh_pipeline.contracts.outcomes import LoadReport
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.errors import WarehouseError
+from dwh_pipeline.lake import catalog
+from dwh_pipeline.lake.landing import read_feeds
+from dwh_pipeline.lake.session import open_session
+from dwh_pipeline.loads import warehouse
+from dwh_pipeline.settings import Settings, load_settings
+from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine
+
+_OUT = Console()
+_PROGRESS = Console(stderr=True)
+_AT_MOST = 1000  # rows that a listing takes from Spark; more belong into a query
+
+
+def _place_options(command: Callable[..., None]) -> Callable[..., None]:
+    for name, what in (("--checkpoints", "root of the stream checkpoints"), ("--lake", "root of all tables")):
+        command = click.option(name, type=click.Path(path_type=Path), help=f"{what} (absolute; else from the settings)")(command)
+    return click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")(command)
+
+
+def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
+    @wraps(command)
+    def guarded(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except WarehouseError as error:
+            _PROGRESS.print(f"[bold red]dwh:[/] {error}", highlight=False, soft_wrap=True)
+            sys.exit(1)
+
+    return guarded
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dwh_pipeline")
+def main() -> None:
+    """SAP tables as files to a Delta warehouse that no re-run can change."""
+
+
+@main.command()
+@click.option("--landing", type=click.Path(path_type=Path), help="folder with feeds.toml and the deliveries")
+@click.option("--timings", is_flag=True, help="show where the time went")
+@_place_options
+@_plain_errors
+def run(landing: Path | None, lake: Path | None, checkpoints: Path | None, *, timings: bool, as_json: bool) -> None:
+    """Load everything that is new in the landing area, up to gold."""
+    settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
+    read_feeds(settings.landing)  # a wrong feed is reported in a moment, before Spark starts
+    spark = _session(settings)
+    place = warehouse.Place(spark, settings.landing, settings.checkpoint_root)
+    reports: list[LoadReport] = []
+    with _PROGRESS.status("loading") as status:
+        for report in warehouse.run(place):
+            reports.append(report)
+            status.update(f"loaded {report.table}")
+            _PROGRESS.print(f"  {report.table:<26} {_did(report)}", highlight=False)
+    revenue_rows = _revenue_rows(spark)
+    if as_json:
+        _print_json({"tables": [_report_as_dict(report) for report in reports], "revenue": _dicts(revenue_rows)})
+        return
+    _OUT.print(_reports_table(reports, timings=timings))
+    _OUT.print(_rows_table("Revenue per month and currency", revenue_rows))
+    _OUT.print(_summary(reports))
+
+
+@main.command()
+@_place_options
+@_plain_errors
+def ledger(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> None:
+    """Show what every load did with the rows it read, newest first."""
+    spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
+    rows = _read(spark, load_ledger.CONTRACT).orderBy(F.desc("finished_at"), "table_name", "_tech_batch_id")
+    _show("Load ledger", rows.drop("load_id", "started_at"), as_json=as_json)
+
+
+@main.command()
+@_place_options
+@_plain_errors
+def rejects(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> None:
+    """Show the rows that could not be taken, with file, row and reason."""
+    spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
+    rows = _read(spark, quarantine.CONTRACT).orderBy("_tech_source_file", "_tech_row_number")
+    _show("Quarantine", rows.drop("_tech_batch_id"), as_json=as_json)
+
+
+@main.command()
+@_place_options
+@_plain_errors
+def revenue(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> None:
+    """Show the revenue per client, month and currency."""
+    spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
+    _show("Revenue per month and currency", _revenue_rows(spark), as_json=as_json)
+
+
+def _session(settings: Settings) -> SparkSession:
+    with _PROGRESS.status("starting Spark"):
+        spark = open_session(settings)
+    catalog.use_lake(spark, settings.lake)
+    return spark
+
+
+def _read(spark: SparkSession, contract: TableContract) -> DataFrame:
+    return catalog.read(spark, f"{catalog.DEFAULT_CATALOG}.{contract.qualified_name}")
+
+
+def _revenue_rows(spark: SparkSession) -> DataFrame:
+    rows = _read(spark, agg_revenue_month.CONTRACT).drop("_tech_loaded_at")
+    return rows.orderBy("client_id", "revenue_month", "currency")
+
+
+def _show(title: str, rows: DataFrame, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(_dicts(rows))
+    else:
+        _OUT.print(_rows_table(title, rows))
+
+
+def _dicts(rows: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in rows.limit(_AT_MOST).collect()]
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def _rows_table(title: str, rows: DataFrame) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    numeric = {field.name for field in rows.schema if field.dataType.typeName() in ("decimal", "long", "integer")}
+    for name in rows.columns:
+        table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
+    for row in rows.limit(_AT_MOST).collect():
+        table.add_row(*("" if value is None else str(value) for value in row))
+    return table
+
+
+def _reports_table(reports: list[LoadReport], *, timings: bool) -> Table:
+    table = Table(title="Tables", title_justify="left", box=box.SIMPLE_HEAD)
+    for name, justify in (("table", "left"), ("rows", "right"), ("rows read", "right"), ("what the load did", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    if timings:
+        table.add_column("seconds", justify="right")
+    for report in reports:
+        cells = [report.table, str(report.rows), str(report.rows_read or ""), _did(report)]
+        table.add_row(*cells, *([f"{report.seconds:.1f}"] if timings else []))
+    return table
+
+
+def _did(report: LoadReport) -> str:
+    """The outcomes of the rows read, or for gold, which reads no deliveries, the rows written."""
+    written = report.written
+    if report.outcomes:
+        return ", ".join(f"{outcome.value.replace('_', ' ')} {count}" for outcome, count in report.outcomes.items())
+    changes = {"inserted": written.inserted, "updated": written.updated, "deleted": written.deleted}
+    return ", ".join(f"{what} {count}" for what, count in changes.items() if count) or "nothing to do"
+
+
+def _summary(reports: list[LoadReport]) -> str:
+    wrote = [report.table for report in reports if report.written.version is not None]
+    seconds = sum(report.seconds for report in reports)
+    if not wrote:
+        return f"Nothing changed, nothing was written ({seconds:.0f} s)."
+    return f"{len(wrote)} of {len(reports)} tables were written ({seconds:.0f} s)."
+
+
+def _report_as_dict(report: LoadReport) -> dict[str, Any]:
+    return {
+        "table": report.table,
+        "rows": report.rows,
+        "rows_read": report.rows_read,
+        "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
+        "written": {
+            "inserted": report.written.inserted,
+            "updated": report.written.updated,
+            "deleted": report.written.deleted,
+            "version": report.written.version,
+        },
+        "seconds": round(report.seconds, 1),
+    }

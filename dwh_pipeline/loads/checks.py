@@ -1,0 +1,126 @@
+"""Which expectations hold of which table: read the table, ask, answer. Dagster and the gold guard use the same ones."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dwh_pipeline.contracts.table import StoredAs, TableContract
+from dwh_pipeline.errors import ExpectationFailedError
+from dwh_pipeline.lake import catalog
+from dwh_pipeline.quality import expectations
+from dwh_pipeline.quality.expectations import Finding
+from dwh_pipeline.loads.silver import read_bronze_changes
+from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
+from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line
+from dwh_pipeline.tables.registry import GOLD, SILVER
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An expectation of one table.
+
+    `ask(spark, catalog)` reads what it needs and answers. `blocking`: nothing may be built on the table while it does not
+    hold; the others are for people to look at.
+    """
+
+    contract: TableContract
+    name: str
+    description: str
+    ask: Callable[[SparkSession, str], Finding]
+    blocking: bool = True
+
+
+def checks_of(contract: TableContract) -> tuple[Check, ...]:
+    """The checks of a table."""
+    return tuple(check for check in CHECKS if check.contract is contract)
+
+
+def require_healthy(spark: SparkSession, catalog_name: str, contracts: tuple[TableContract, ...]) -> None:
+    """Every blocking expectation of these tables holds.
+
+    Raises:
+        ExpectationFailedError: names the table, the expectation and the number of rows that break it.
+        TableNotFoundError: a table is not there yet.
+    """
+    for check in (check for contract in contracts for check in checks_of(contract) if check.blocking):
+        finding = check.ask(spark, catalog_name)
+        if not finding.passed:
+            raise ExpectationFailedError(check.contract.qualified_name, check.name, finding.failing_rows)
+
+
+def _rows(spark: SparkSession, catalog_name: str, contract: TableContract) -> DataFrame:
+    return catalog.read(spark, f"{catalog_name}.{contract.qualified_name}")
+
+
+def _key_checks(contract: TableContract) -> tuple[Check, ...]:
+    never_null = tuple(key for key in contract.primary_key if not contract.column(key).nullable)
+    return (
+        Check(
+            contract,
+            "primary_key_is_unique",
+            f"No two rows have the same {', '.join(contract.primary_key)}",
+            lambda *at: expectations.primary_key_is_unique(_rows(*at, contract), contract.primary_key),
+        ),
+        Check(
+            contract,
+            "key_is_not_null",
+            f"No row has NULL in {', '.join(never_null)}",
+            lambda *at: expectations.key_is_not_null(_rows(*at, contract), never_null),
+        ),
+    )
+
+
+def _version_checks(contract: TableContract, business_key: tuple[str, ...]) -> tuple[Check, ...]:
+    return (
+        Check(
+            contract,
+            "one_current_version",
+            "A key has one current version, or none if it is deleted",
+            lambda *at: expectations.one_current_version(_rows(*at, contract), business_key),
+        ),
+        Check(
+            contract,
+            "intervals_do_not_overlap",
+            "At each instant a key has at most one version",
+            lambda *at: expectations.intervals_do_not_overlap(_rows(*at, contract), business_key),
+        ),
+    )
+
+
+def _aggregate_check() -> Check:
+    contract = agg_revenue_month.CONTRACT
+    return Check(
+        contract,
+        "aggregate_equals_fact",
+        "The monthly revenue is exactly the sum over the fact",
+        lambda *at: expectations.aggregate_equals_fact(
+            _rows(*at, contract), agg_revenue_month.build(_rows(*at, fct_order_line.CONTRACT)), contract.compared_columns
+        ),
+    )
+
+
+def _conflict_check(table: SapTable) -> Check:
+    return Check(
+        bronze.contract_of(table),
+        "changes_have_one_content",
+        "No two changes of one key have the same change_seq but other content; counts keys",
+        lambda spark, catalog_name: expectations.changes_have_one_content(
+            read_bronze_changes(spark, f"{catalog_name}.{table.bronze_name}", table),
+            tuple(field.canonical for field in table.keys),
+        ),
+        blocking=False,
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    *(_conflict_check(table) for table in SAP_TABLES.values()),
+    *(check for table in SILVER for check in _key_checks(table.contract)),
+    *(
+        check
+        for table in SILVER
+        if table.contract.stored_as is StoredAs.SCD2
+        for check in _version_checks(table.contract, table.keys)
+    ),
+    *(check for contract in GOLD for check in _key_checks(contract)),
+    _aggregate_check(),
+)

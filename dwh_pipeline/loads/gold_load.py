@@ -1,0 +1,77 @@
+"""The load of gold: three pure builds, each written only where it differs.
+
+The builds are module-level functions that are looked up when they are called, one per table. Before anything is
+built, the guard of silver is checked again: a blocking check of Dagster stops only its own run.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dwh_pipeline.contracts.outcomes import LoadReport
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.lake import catalog, writes
+from dwh_pipeline.loads.checks import require_healthy
+from dwh_pipeline.tables import agg_revenue_month, customer, dim_customer, fct_order_line, sales_order, sales_order_line
+
+Read = Callable[[TableContract], DataFrame]
+
+
+def build_dim_customer(read: Read) -> DataFrame:
+    """Rows of `gold.dim_customer`; `read` gives the rows of a table by its contract."""
+    return dim_customer.build(read(customer.CONTRACT))
+
+
+def build_fct_order_line(read: Read) -> DataFrame:
+    """Rows of `gold.fct_order_line`; `read` gives the rows of a table by its contract."""
+    return fct_order_line.build(read(sales_order_line.CONTRACT), read(sales_order.CONTRACT), read(dim_customer.CONTRACT))
+
+
+def build_agg_revenue_month(read: Read) -> DataFrame:
+    """Rows of `gold.agg_revenue_month`; `read` gives the rows of a table by its contract."""
+    return agg_revenue_month.build(read(fct_order_line.CONTRACT))
+
+
+# Each build is looked up by its name in this module when it is called, so that a test can put another in its place.
+_BUILDS: dict[TableContract, Callable[[Read], DataFrame]] = {
+    dim_customer.CONTRACT: lambda read: build_dim_customer(read),
+    fct_order_line.CONTRACT: lambda read: build_fct_order_line(read),
+    agg_revenue_month.CONTRACT: lambda read: build_agg_revenue_month(read),
+}
+GUARDED = (customer.CONTRACT, sales_order.CONTRACT, sales_order_line.CONTRACT)
+
+
+def run(spark: SparkSession, catalog_name: str = catalog.DEFAULT_CATALOG) -> tuple[LoadReport, ...]:
+    """Build the three gold tables in the order in which they depend on each other.
+
+    Raises:
+        TableNotFoundError: a silver table is not there yet.
+        ExpectationFailedError: a silver table breaks an expectation; gold was left as it is.
+    """
+    require_healthy(spark, catalog_name, GUARDED)
+    return tuple(_write(spark, catalog_name, contract) for contract in _BUILDS)
+
+
+def run_table(spark: SparkSession, catalog_name: str, contract: TableContract) -> LoadReport:
+    """Build one gold table from what is stored. Raises as `run` does."""
+    require_healthy(spark, catalog_name, GUARDED)
+    return _write(spark, catalog_name, contract)
+
+
+def _write(spark: SparkSession, catalog_name: str, contract: TableContract) -> LoadReport:
+    started_at = datetime.now(UTC)
+    table = f"{catalog_name}.{contract.qualified_name}"
+
+    def read(other: TableContract) -> DataFrame:
+        return catalog.read(spark, f"{catalog_name}.{other.qualified_name}")
+
+    written = writes.replace_where_different(spark, table, contract, _BUILDS[contract](read))
+    return LoadReport(
+        table=contract.qualified_name,
+        rows=catalog.read(spark, table).count(),
+        written=written,
+        deliveries=(),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+    )

@@ -1,0 +1,1 @@
+"""Expectations: pure functions that answer in numbers. Reading tables and showing answers is done elsewhere."""

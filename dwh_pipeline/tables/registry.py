@@ -1,0 +1,22 @@
+"""Every table of the warehouse, in the order in which it is loaded. A list that can be read, not a side effect."""
+
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.tables import (
+    agg_revenue_month,
+    bronze,
+    customer,
+    dim_customer,
+    fct_order_line,
+    load_ledger,
+    quarantine,
+    sales_order,
+    sales_order_line,
+)
+from dwh_pipeline.tables.silver import SilverTable
+
+SILVER: tuple[SilverTable, ...] = (customer.TABLE, sales_order.TABLE, sales_order_line.TABLE)
+GOLD: tuple[TableContract, ...] = (dim_customer.CONTRACT, fct_order_line.CONTRACT, agg_revenue_month.CONTRACT)
+OPS: tuple[TableContract, ...] = (load_ledger.CONTRACT, quarantine.CONTRACT)
+
+# What runs load; the tables of ops are written by those loads.
+LOADED: tuple[TableContract, ...] = (*bronze.CONTRACTS.values(), *(table.contract for table in SILVER), *GOLD)
