@@ -54,7 +54,12 @@ def _ingest_asset(step: Step) -> dg.AssetsDefinition:
     """A bronze table: a graph asset around the streaming op, so that lineage and automation see the stream."""
     contract = step.contract
 
-    @dg.op(name=f"ingest_{contract.name}", out=dg.Out(dg.Nothing), pool=POOL, description="Append what is new in the landing area")
+    @dg.op(
+        name=f"ingest_{contract.name}",
+        out=dg.Out(dg.Nothing),
+        pool=POOL,
+        description="Append what is new in the landing area",
+    )
     def ingest(context: dg.OpExecutionContext, lake: LakeResource) -> None:
         context.add_output_metadata(report_metadata(step.run(lake.place())))
 

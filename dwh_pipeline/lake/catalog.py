@@ -6,11 +6,13 @@ written by `writes`.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from dwh_pipeline.contracts.table import StoredAs, TableContract
+from dwh_pipeline.contracts.table import Column, StoredAs, TableContract
 from dwh_pipeline.errors import TableNotFoundError
 
 LAKE_ROOT = "spark.dwh.lake"
@@ -61,8 +63,18 @@ def read(spark: SparkSession, table: str) -> DataFrame:
     return spark.table(table)
 
 
-def ensure(spark: SparkSession, table: str, contract: TableContract) -> None:
-    """Create the table with the columns of its contract. Does nothing, and makes no version, where it exists."""
+def empty(spark: SparkSession, columns: tuple[Column, ...]) -> DataFrame:
+    """No rows with these columns. (An empty Python list would start a Python worker in every query that reads it.)"""
+    return spark.range(0).select(*(F.lit(None).cast(column.type).alias(column.name) for column in columns))
+
+
+def ensure(
+    spark: SparkSession, table: str, contract: TableContract, properties: Mapping[str, str] | None = None
+) -> None:
+    """Create the table with the columns of its contract. Does nothing, and makes no version, where it exists.
+
+    `properties` are further table properties for a table that is created.
+    """
     if exists(spark, table):
         return
     _ensure_schema(spark, table)
@@ -71,31 +83,30 @@ def ensure(spark: SparkSession, table: str, contract: TableContract) -> None:
         for column in contract.columns
     )
     append_only = {"delta.appendOnly": "true"} if contract.stored_as is StoredAs.APPEND else {}
-    properties = ", ".join(f"'{key}' = '{value}'" for key, value in (_PROPERTIES | append_only).items())
+    pairs = {**_PROPERTIES, **append_only, **(properties or {})}
     location = _location(spark, table)
     spark.sql(
         f"CREATE TABLE {table} ({columns}) USING DELTA COMMENT {_quoted(contract.description)} "
         + (f"LOCATION '{location}' " if location else "")
-        + f"TBLPROPERTIES ({properties})"
+        + f"TBLPROPERTIES ({_pairs(pairs)})"
     )
 
 
-def version(spark: SparkSession, table: str) -> int:
-    """The newest Delta version of the table."""
-    return int(spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").select("version").collect()[0][0])
+def last_commit(spark: SparkSession) -> int:
+    """The Delta version that the newest commit of this session made."""
+    return int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession"))
 
 
 def properties(spark: SparkSession, table: str, prefix: str) -> dict[str, str]:
-    """The table properties that start with the prefix, without it."""
+    """The table properties that start with the prefix, under their full names."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
-    return {row["key"].removeprefix(prefix): row["value"] for row in rows if row["key"].startswith(prefix)}
+    return {row["key"]: row["value"] for row in rows if row["key"].startswith(prefix)}
 
 
-def set_properties(spark: SparkSession, table: str, prefix: str, wanted: dict[str, str]) -> None:
-    """Set table properties under the prefix; makes no version where they are so already."""
+def set_properties(spark: SparkSession, table: str, prefix: str, wanted: Mapping[str, str]) -> None:
+    """Set table properties that start with the prefix; makes no version where they are so already."""
     if properties(spark, table, prefix) != wanted:
-        pairs = ", ".join(f"'{prefix}{key}' = {_quoted(value)}" for key, value in wanted.items())
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({pairs})")
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({_pairs(wanted)})")
 
 
 def create_view(spark: SparkSession, view: str, source: str, columns: list[str]) -> None:
@@ -123,6 +134,10 @@ def _ensure_schema(spark: SparkSession, table: str) -> None:
     location = _location(spark, table)
     # With a place of its own, no schema makes Spark create a warehouse folder where the program was started.
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}" + (f" LOCATION '{location.parent}'" if location else ""))
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}' = {_quoted(value)}" for key, value in properties.items())
 
 
 def _quoted(text: str) -> str:

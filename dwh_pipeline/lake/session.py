@@ -37,8 +37,11 @@ _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0
 # Measured on two cores for tables of this size (docs/decisions/0003-session-settings.md).
 _TUNING = {
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "8",
+    "spark.sql.shuffle.partitions": "4",
+    # Deriving constraints from forty columns takes longer than all else in planning, and only saves filters on NULL.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # The source of our MERGE is a plan that is kept already; a second copy would only cost.
+    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.maxResultSize": "256m",

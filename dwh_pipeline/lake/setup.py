@@ -15,7 +15,7 @@ from dwh_pipeline.lake.session import end_java, open_session
 from dwh_pipeline.settings import Settings, load_settings
 
 _SELF_TEST = "--self-test"
-_SELF_TEST_TIMEOUT_SECONDS = 300
+_SELF_TEST_TIMEOUT_SECONDS = 900
 
 
 def main() -> None:

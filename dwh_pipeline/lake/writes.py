@@ -102,22 +102,30 @@ def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = 
             return Written()
         view = f"changes_{uuid4().hex}"
         plan.changes.createOrReplaceTempView(view)
-        matched = " AND ".join(f"t.`{key}` {_operator(contract, key)} s.`{key}`" for key in contract.primary_key)
-        values = {name: f"s.`{name}`" for name in contract.compared_columns}
-        if LOADED_AT.name in contract.column_names:
-            values[LOADED_AT.name] = "current_timestamp()"
-        updates = ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
-        spark.sql(
-            f"MERGE INTO {table} t USING {view} s ON {matched} "  # noqa: S608
-            f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE "
-            f"WHEN MATCHED{f' AND ({guard})' if guard else ''} THEN UPDATE SET {updates} "
-            f"WHEN NOT MATCHED AND s.{_CHANGE} <> 'delete' THEN INSERT ({', '.join(f'`{name}`' for name in values)}) "
-            f"VALUES ({', '.join(values.values())})"
-        )
+        spark.sql(_merge_statement(plan, view, guard))
         spark.catalog.dropTempView(view)
     finally:
         plan.close()
-    return Written(plan.inserted, plan.updated, plan.deleted, catalog.version(spark, table))
+    return Written(plan.inserted, plan.updated, plan.deleted, catalog.last_commit(spark))
+
+
+def _merge_statement(plan: TableChange, view: str, guard: str | None) -> str:
+    """MERGE with only the clauses that the plan needs: one that only inserts is a much cheaper one for Delta."""
+    contract = plan.contract
+    matched = " AND ".join(f"t.`{key}` {_operator(contract, key)} s.`{key}`" for key in contract.primary_key)
+    values = {name: f"s.`{name}`" for name in contract.compared_columns}
+    if LOADED_AT.name in contract.column_names:
+        values[LOADED_AT.name] = "current_timestamp()"
+    clauses = [f"MERGE INTO {plan.table} t USING {view} s ON {matched}"]
+    if plan.deleted:
+        clauses.append(f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE")
+    if plan.updated:
+        updates = ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
+        clauses.append(f"WHEN MATCHED AND s.{_CHANGE} = 'update'{f' AND ({guard})' if guard else ''} THEN UPDATE SET {updates}")
+    if plan.inserted:
+        names = ", ".join(f"`{name}`" for name in values)
+        clauses.append(f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({', '.join(values.values())})")
+    return " ".join(clauses)
 
 
 def replace_where_different(

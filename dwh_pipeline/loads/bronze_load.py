@@ -34,8 +34,9 @@ def run(
     """
     started_at = datetime.now(UTC)
     contract = bronze.contract_of(table)
-    catalog.ensure(spark, target, contract)
+    catalog.ensure(spark, target, contract, bronze.feed_properties(feed) if feed else None)
     deliveries = _ingest(spark, feed, landing, checkpoints, target) if feed else {}
+    version = catalog.last_commit(spark) if deliveries else None
     catalog.create_view(
         spark,
         catalog.sibling(target, f"bronze.{table.name.lower()}_typed"),
@@ -46,7 +47,7 @@ def run(
     return LoadReport(
         table=contract.qualified_name,
         rows=spark.table(target).count(),
-        written=Written(inserted=appended, version=catalog.version(spark, target) if appended else None),
+        written=Written(inserted=appended, version=version),
         deliveries=tuple(
             DeliveryCounts(contract.qualified_name, delivery, False, rows, {Outcome.INSERTED: rows})
             for delivery, rows in sorted(deliveries.items())
@@ -63,14 +64,14 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
 
     def append(files: tuple[LandingFile, ...]) -> int:
         rows = bronze.build(read_files(spark, landing, feed, files), feed).persist()
-        counts = {row["_tech_batch_id"]: row["count"] for row in rows.groupBy("_tech_batch_id").count().collect()}
-        _refuse_unknown_operations(rows, feed)
+        counts = _count(rows, feed)
         writes.append(spark, target, contract, rows)
         rows.unpersist()
         for delivery, count in counts.items():
             deliveries[delivery] = deliveries.get(delivery, 0) + count
         return sum(counts.values())
 
+    catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
     ingest(
         spark,
         landing=landing,
@@ -79,18 +80,17 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
         checkpoint=checkpoints / feed.table.lower(),
         append=append,
     )
-    catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
     return deliveries
 
 
-def _refuse_unknown_operations(rows: DataFrame, feed: Feed) -> None:
-    profile = feed.source_profile
-    if len(profile.operations) == 1:
-        return
-    unknown = rows.where(F.col("change_op").isNull() & F.col("_corrupt_record").isNull())
-    code = profile.operation_code().alias("code")
-    first = unknown.select(code, "_tech_source_file", "_tech_row_number").orderBy("_tech_source_file", "_tech_row_number").head(1)
-    if first:
+def _count(rows: DataFrame, feed: Feed) -> dict[str, int]:
+    """Rows per delivery; an operation that the profile does not know is refused before anything is written."""
+    is_unknown = F.col("change_op").isNull() & F.col("_corrupt_record").isNull()
+    code = feed.source_profile.operation_code().alias("code")
+    first_unknown = F.min(F.when(is_unknown, F.struct("_tech_source_file", "_tech_row_number", code)))
+    counted = rows.groupBy("_tech_batch_id").agg(F.count("*").alias("rows"), first_unknown.alias("unknown")).collect()
+    for unknown in sorted(row["unknown"] for row in counted if row["unknown"]):
         raise UnknownOperationError(
-            profile.name, code=first[0]["code"], file=first[0]["_tech_source_file"], row=first[0]["_tech_row_number"]
+            feed.profile, code=unknown["code"], file=unknown["_tech_source_file"], row=unknown["_tech_row_number"]
         )
+    return {row["_tech_batch_id"]: row["rows"] for row in counted}

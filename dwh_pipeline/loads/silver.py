@@ -19,7 +19,7 @@ from dwh_pipeline.sap.fields import TCURX, SapTable
 from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
 from dwh_pipeline.tables import bronze, load_ledger, quarantine
 from dwh_pipeline.tables.changes import LOCATION, read_changes
-from dwh_pipeline.tables.currencies import decimals_by_currency
+from dwh_pipeline.tables.currencies import DECIMALS_COLUMNS, decimals_by_currency
 from dwh_pipeline.tables.silver import Reference, SilverTable
 
 # The newest change wins; an equal one may only be derived again. Both were decided when the plan was made: this keeps a
@@ -78,17 +78,16 @@ def plan(
 
     is_pending = F.col("_tech_batch_id").isin(pending)
     arrived = _changes(delivered.where(is_pending), table.source, value_format).persist()
-    good = arrived.where(F.col("reason").isNull()).drop("reason", "raw_record").withColumn("_pending", F.lit(True))
+    good = _good(arrived, pending=True)
     touched = good.select(*table.keys).distinct()
     if stale_keys is not None:
         touched = touched.unionByName(stale_keys).distinct()
-    history = good
+    history, kept = good, [arrived]
     if set(held) != set(pending):
-        earlier = _changes(delivered.where(~is_pending), table.source, value_format).where(F.col("reason").isNull())
-        known = _of_keys(earlier.drop("reason", "raw_record"), touched, table)
-        history = good.unionByName(known.withColumn("_pending", F.lit(False)))
-    history = history.persist()
-    before = _of_keys(stored, touched, table) if stored is not None else _empty(spark, table)
+        earlier = _of_keys(_changes(delivered.where(~is_pending), table.source, value_format), touched, table).persist()
+        history = good.unionByName(_good(earlier, pending=False))
+        kept.append(earlier)
+    before = _of_keys(stored, touched, table) if stored is not None else catalog.empty(spark, table.contract.columns)
 
     change = writes.plan_change(spark, target, table.contract, table.build(history, reference), stored=before)
     rejected = arrived.where(F.col("reason").isNotNull()).select(
@@ -100,15 +99,18 @@ def plan(
     ]
     if stale_keys is not None:
         deliveries += _derived_again(table, stale_keys.join(good, list(table.keys), "left_anti").count())
+    stored_rejected = _stored_rejected(spark, target, source, pending)
+    # Most loads reject nothing and never did: then there is nothing to compare.
+    rejects_differ = any(Outcome.QUARANTINED in counts for counts in counted.values()) or not stored_rejected.isEmpty()
     return SilverPlan(
         table=table,
         target=target,
         change=change,
-        rejected=rejected,
-        stored_rejected=_stored_rejected(spark, target, source, pending),
+        rejected=rejected if rejects_differ else None,
+        stored_rejected=stored_rejected,
         deliveries=tuple(deliveries),
         started_at=started_at,
-        kept=(arrived, history, change.changes),
+        kept=(*kept, change.changes),
     )
 
 
@@ -150,6 +152,10 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     )
 
 
+def _good(changes: DataFrame, *, pending: bool) -> DataFrame:
+    return changes.where(F.col("reason").isNull()).drop("reason", "raw_record").withColumn("_pending", F.lit(pending))
+
+
 def read_bronze_changes(spark: SparkSession, source: str, table: SapTable) -> DataFrame:
     """The changes in a bronze table that can be taken, with their values read as its feed declares.
 
@@ -164,9 +170,9 @@ def _value_format(spark: SparkSession, source: str) -> ValueFormat:
     kept = catalog.properties(spark, source, bronze.FEED_PROPERTIES)
     defaults = ValueFormat()
     return ValueFormat(
-        date_format=kept.get("date_format", defaults.date_format),
-        decimal=Decimal(kept.get("decimal", defaults.decimal)),
-        amounts=Amounts(kept.get("amounts", defaults.amounts)),
+        date_format=kept.get(f"{bronze.FEED_PROPERTIES}date_format", defaults.date_format),
+        decimal=Decimal(kept.get(f"{bronze.FEED_PROPERTIES}decimal", defaults.decimal)),
+        amounts=Amounts(kept.get(f"{bronze.FEED_PROPERTIES}amounts", defaults.amounts)),
     )
 
 
@@ -174,7 +180,7 @@ def _reference(spark: SparkSession, source: str, table: SilverTable, value_forma
     """Decimals per currency from the TCURX beside `source`; none if the table has no amounts or TCURX is not there."""
     tcurx = catalog.sibling(source, TCURX.bronze_name)
     if TCURX.bronze_name not in table.contract.upstream or not catalog.exists(spark, tcurx):
-        return Reference(spark.createDataFrame([], "currency STRING, tcurx_decimals INT"), value_format.amounts)
+        return Reference(catalog.empty(spark, DECIMALS_COLUMNS), value_format.amounts)
     return Reference(decimals_by_currency(read_bronze_changes(spark, tcurx, TCURX)), value_format.amounts)
 
 
@@ -186,10 +192,6 @@ def _if_any(keys: DataFrame) -> DataFrame | None:
 def _of_keys(rows: DataFrame, keys: DataFrame, table: SilverTable) -> DataFrame:
     """The rows of these keys. The keys are few beside the table, so they go to the rows."""
     return rows.join(F.broadcast(keys), list(table.keys), "left_semi")
-
-
-def _empty(spark: SparkSession, table: SilverTable) -> DataFrame:
-    return spark.createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in table.contract.columns))
 
 
 def _changes(delivered: DataFrame, source: SapTable, value_format: ValueFormat) -> DataFrame:
@@ -204,9 +206,8 @@ def _changes(delivered: DataFrame, source: SapTable, value_format: ValueFormat) 
 
 def _stored_rejected(spark: SparkSession, target: str, source: str, pending: list[str]) -> DataFrame:
     table = catalog.sibling(target, quarantine.CONTRACT.qualified_name)
-    schema = ", ".join(f"`{column.name}` {column.type}" for column in quarantine.CONTRACT.columns)
     if not catalog.exists(spark, table):
-        return spark.createDataFrame([], schema)
+        return catalog.empty(spark, quarantine.CONTRACT.columns)
     name = ".".join(source.split(".")[-2:])
     return spark.table(table).where((F.col("source_table") == name) & F.col("_tech_batch_id").isin(pending))
 

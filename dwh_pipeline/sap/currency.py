@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 DEFAULT_DECIMALS = 2
-_MOST_DECIMALS = 5  # no currency in TCURX has more
+MOST_DECIMALS = 5  # no currency in TCURX has more
 
 
 def in_own_decimals(amount: Column, decimals: Column, *, type_: str) -> Column:
@@ -16,5 +16,6 @@ def in_own_decimals(amount: Column, decimals: Column, *, type_: str) -> Column:
 
     `decimals` (INT) is CURRDEC of the currency; where it is NULL the amount is external already and stays as it is.
     """
-    factor = F.element_at(F.array(*(F.lit(f"1E{2 - n}").cast("DECIMAL(10,5)") for n in range(_MOST_DECIMALS + 1))), decimals + 1)
+    factors = F.array(*(F.lit(f"1E{2 - n}").cast("DECIMAL(10,5)") for n in range(MOST_DECIMALS + 1)))
+    factor = F.element_at(factors, decimals + 1)
     return F.when(decimals.isNull(), amount).otherwise(amount * factor).cast(type_)

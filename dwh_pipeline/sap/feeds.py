@@ -6,17 +6,28 @@ Pure: text in, feeds or an error out. Finding and reading files belongs to `lake
 import codecs
 import tomllib
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from dwh_pipeline.errors import FeedError
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
-from dwh_pipeline.sap.profiles import PLAIN, PROFILES, Profile
+from dwh_pipeline.sap.profiles import PLAIN, PROFILES, RECORDMODE, Profile
 from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
 
 # Only patterns whose text order and meaning Spark and people agree on; others would be guessed.
 _DATE_FORMATS = ("yyyyMMdd", "yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "dd/MM/yyyy")
+
+
+_ORDERED_BY_FEED = (PLAIN.name, RECORDMODE.name)
+# Spark knows these and no others; the names are Spark's, the keys are Python's for the same.
+_ENCODINGS = {
+    "utf-8": "utf-8",
+    "iso8859-1": "iso-8859-1",
+    "ascii": "us-ascii",
+    "utf-16-le": "utf-16le",
+    "utf-16-be": "utf-16be",
+}
 
 
 class FileFormat(StrEnum):
@@ -30,9 +41,9 @@ class FileFormat(StrEnum):
 class Feed(BaseModel):
     """One feed: a folder of the landing area that holds deliveries of one SAP table.
 
-    `rename` maps delivered names to SAP names, `constants` adds fields that every row of the feed has. `sequence` is the
-    SAP or delivered name (after renaming) of the column that orders the changes; profile `plain` only.
-    `max_files_per_trigger` bounds one micro-batch.
+    `rename` maps delivered names to SAP names, `constants` adds fields that every row of the feed has. `sequence` is
+    the name (after renaming) of the column that orders the changes, for the profiles that have no order of their own.
+    SAP names are kept in upper case. `max_files_per_trigger` bounds one micro-batch.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +61,15 @@ class Feed(BaseModel):
     rename: dict[str, str] = Field(default_factory=dict)
     constants: dict[str, str] = Field(default_factory=dict)
     max_files_per_trigger: Annotated[int, Field(gt=0)] = 1000
+
+    @field_validator("name")
+    @classmethod
+    def _folder_name(cls, value: str) -> str:
+        if not value or value.startswith((".", "_")) or set(value) & set("/\\:"):
+            raise ValueError(
+                "has to be the name of a folder beside feeds.toml, without '/', '\\' or ':', and no '.' or '_' in front"
+            )
+        return value
 
     @field_validator("table")
     @classmethod
@@ -69,23 +89,41 @@ class Feed(BaseModel):
     @field_validator("delimiter")
     @classmethod
     def _one_character(cls, value: str) -> str:
-        if len(value) != 1:
-            raise ValueError(f"has to be one character, not {value!r}")
+        if len(value) != 1 or value in '"\r\n':
+            raise ValueError(f"has to be one character, and no quote or line break, not {value!r}")
         return value
 
     @field_validator("encoding")
     @classmethod
-    def _known_encoding(cls, value: str) -> str:
+    def _known_encoding(cls, value: str, info: ValidationInfo) -> str:
         try:
-            return codecs.lookup(value).name
+            python_name = codecs.lookup(value).name
         except LookupError:
-            raise ValueError(f"{value!r} is no encoding; for example utf-8, iso-8859-1, utf-16") from None
+            python_name = value
+        # JSON is UTF-8 by its standard; Spark takes single bytes besides, but nothing wider line by line.
+        wide = ("utf-16-le", "utf-16-be") if info.data.get("format") is FileFormat.JSONL else ()
+        allowed = {name: spark_name for name, spark_name in _ENCODINGS.items() if name not in wide}
+        if python_name not in allowed:
+            raise ValueError(f"{value!r} cannot be read; choose one of {', '.join(allowed.values())}")
+        return allowed[python_name]
 
-    @model_validator(mode="after")
-    def _sequence_is_plain(self) -> "Feed":
-        if self.sequence and self.profile != PLAIN.name:
-            raise ValueError(f"sequence is for the profile plain; {self.profile} orders changes by its own columns")
-        return self
+    @field_validator("sequence")
+    @classmethod
+    def _sequence_is_needed(cls, value: str | None, info: ValidationInfo) -> str | None:
+        profile = info.data.get("profile", PLAIN.name)
+        if value is not None and profile not in _ORDERED_BY_FEED:
+            raise ValueError(f"the profile {profile} orders changes by its own columns; remove the key")
+        return value.upper() if value else None
+
+    @field_validator("rename")
+    @classmethod
+    def _renamed_to_upper(cls, value: dict[str, str]) -> dict[str, str]:
+        return {delivered: name.upper() for delivered, name in _each_once(value).items()}
+
+    @field_validator("constants")
+    @classmethod
+    def _named_in_upper(cls, value: dict[str, str]) -> dict[str, str]:
+        return {name.upper(): constant for name, constant in _each_once(value).items()}
 
     @property
     def sap_table(self) -> SapTable:
@@ -110,9 +148,11 @@ def parse_feeds(text: str) -> tuple[Feed, ...]:
         FeedError: names the feed and the key that is wrong, and what it may be.
     """
     try:
-        document: dict[str, Any] = tomllib.loads(text)
+        document: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FeedError("*", "syntax", f"the file is no TOML: {error}") from None
+    if unknown := [key for key in document if key != "feeds"]:
+        raise FeedError("*", unknown[0], "is not known here; a feed is a section [feeds.<folder name>]")
     sections = document.get("feeds")
     if not isinstance(sections, dict) or not sections:
         raise FeedError("*", "feeds", "no feed is declared; add a section [feeds.<folder name>]")
@@ -124,8 +164,10 @@ def parse_feeds(text: str) -> tuple[Feed, ...]:
 def _parse_feed(name: str, section: object) -> Feed:
     if not isinstance(section, dict):
         raise FeedError(name, "section", "has to be a table of keys")
+    if "name" in section:
+        raise FeedError(name, "name", "is not a key of a feed; the section is named after the folder")
     try:
-        return Feed(name=name, **section)
+        return Feed.model_validate({**section, "name": name})
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "section"
@@ -139,6 +181,13 @@ def _one_feed_per_table(feeds: tuple[Feed, ...]) -> None:
         if feed.table in owner:
             raise FeedError(feed.name, "table", f"{feed.table} is already delivered by the feed {owner[feed.table]}")
         owner[feed.table] = feed.name
+
+
+def _each_once(names: dict[str, str]) -> dict[str, str]:
+    upper = [name.upper() for name in names]
+    if twice := sorted({name for name in upper if upper.count(name) > 1}):
+        raise ValueError(f"names {', '.join(twice)} twice; upper and lower case are the same")
+    return names
 
 
 def _one_of(value: str, allowed: tuple[str, ...], what: str) -> str:

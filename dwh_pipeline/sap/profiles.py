@@ -16,13 +16,24 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from dwh_pipeline.sap.operations import Operation
+from dwh_pipeline.sap.values import TIME_PATTERN
 
 DELIVERY_WIDTH = 40
 FILE_WIDTH = 80
 _ROW_WIDTH = 10
 _WHOLE_WIDTH = 20  # digits before the decimal point of a sequence; a UTC time stamp has 14
-_FRACTION_WIDTH = 7  # as in TIMESTAMPL, DEC(21,7)
-_LARGEST_COUNTER = 35  # digits of Qlik's header__change_seq
+_FRACTION_WIDTH = 9  # nanoseconds; TIMESTAMPL has 7 digits and the TSN 9
+_QLIK_WIDTH = 35  # digits of header__change_seq
+_TSN_WIDTH = 23  # DEC(23,9): a time and a fraction
+_ODP_NUMBER_WIDTH = 10
+_TIME_WIDTH = 14  # yyyyMMddHHmmss
+
+# The year keeps counters of eight or fourteen digits from being read as a time.
+_DATE_DIGITS = r"(?:19|2\d)\d{6}"
+_TIME_DIGITS = r"(?:19|2\d)\d{12}"
+# A date in a delivery id, as 20260401 or 2026-04-01, and the time right behind it, as T0600, T06-00-00 or 0600.
+_DELIVERED_DATE = r"(?:^|\D)((?:19|2\d)\d\d)-?(\d\d)-?(\d\d)"
+_DELIVERED_TIME = r"(?:T(\d\d)[-_.]?(\d\d)?[-_.]?(\d\d)?|(\d\d)(\d\d)(\d\d)?)?(?!\d)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,8 @@ class Profile:
     `operation_code` gives the delivered code (STRING, blank as ''); `operations` maps it to an operation, and a code
     that is not in the map stops the feed. `change_seq` takes the declared sequence column (plain only) or None.
     `own_columns` are delivered columns that belong to the tool, not to SAP; those in `required_columns` have to be in
-    every file. `markers` names folders of a feed that count only once the marker file lies in them.
+    every file, those in `optional_columns` are blank in a file that lacks them. `markers` names folders of a feed that
+    count only once the marker file lies in them.
     """
 
     name: str
@@ -41,6 +53,7 @@ class Profile:
     change_seq: Callable[[str | None], Column]
     own_columns: tuple[str, ...] = ()
     required_columns: tuple[str, ...] = ()
+    optional_columns: tuple[str, ...] = ()
     markers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -56,56 +69,72 @@ def change_time(change_seq: Column) -> Column:
     Every profile that knows a time puts it first: `yyyyMMddHHmmss` or `yyyyMMdd`, zero-padded to 20 digits, then the
     fraction of the second. A counter is no time.
     """
-    whole, fraction = F.substring(change_seq, 1, _WHOLE_WIDTH), F.substring(change_seq, _WHOLE_WIDTH + 1, 6)
-    digits = F.regexp_replace(whole, "^0+", "")
-    # The shortest plausible years keep counters of eight digits from being read as dates.
-    text = (
-        F.when(digits.rlike(r"^(19|2[0-9])\d{6}$"), F.concat(digits, F.lit("000000")))
-        .when(digits.rlike(r"^(19|2[0-9])\d{12}$"), digits)
-        .otherwise(F.lit(None))
+    digits = F.ltrim(F.substring(change_seq, 1, _WHOLE_WIDTH), F.lit("0"))
+    micros = F.substring(change_seq, _WHOLE_WIDTH + 1, 6)
+    second = F.when(digits.rlike(rf"^{_TIME_DIGITS}\z"), digits).when(
+        digits.rlike(rf"^{_DATE_DIGITS}\z"), F.rpad(digits, _TIME_WIDTH, "0")
     )
-    return F.try_to_timestamp(F.concat(text, F.when(fraction.rlike(r"^\d{6}$"), fraction).otherwise("000000")), F.lit("yyyyMMddHHmmssSSSSSS"))
+    return F.try_to_timestamp(F.concat(second, F.lit("."), micros), F.lit(TIME_PATTERN))
+
+
+def _blank_as_empty(name: str) -> Column:
+    return F.coalesce(F.trim(F.col(f"`{name}`")), F.lit(""))
 
 
 def _code_column(name: str) -> Callable[[], Column]:
-    return lambda: F.coalesce(F.trim(F.col(name)), F.lit(""))
+    return lambda: _blank_as_empty(name)
 
 
 def _odp_code() -> Column:
     """ODQ_CHANGEMODE, with a minus sign where ODQ_ENTITYCNTR says that the image is the one before the change."""
-    before = F.col("ODQ_ENTITYCNTR").try_cast("int") < 0
-    return F.concat(F.coalesce(F.trim(F.col("ODQ_CHANGEMODE")), F.lit("")), F.when(before, "-").otherwise(""))
+    before = _blank_as_empty("ODQ_ENTITYCNTR").rlike("^-|-$")  # -1, or 1- as ABAP writes it
+    return F.concat(_blank_as_empty("ODQ_CHANGEMODE"), F.when(before, "-").otherwise(""))
 
 
 def _fivetran_code() -> Column:
-    return F.lower(F.coalesce(F.trim(F.col("_fivetran_deleted")), F.lit("false")))
+    deleted = F.lower(_blank_as_empty("_fivetran_deleted"))
+    return F.when(deleted == "", "false").otherwise(deleted)
 
 
 def _ordered(text: Column) -> Column:
-    """A number or a time as 27 digits: 20 before and 7 after the decimal point, so that text order is their order."""
+    """A number or a time as 29 digits: 20 before and 9 after the decimal point, so that text order is their order.
+
+    An ISO date or time becomes the number that SAP writes for it: `yyyyMMdd`, or `yyyyMMddHHmmss` in UTC and a
+    fraction.
+    """
     trimmed = F.trim(text)
-    # Times with separators become digits; a zone offset other than Z is converted by Spark first.
-    moment = F.when(trimmed.rlike(r"^\d{4}-\d\d-\d\d"), F.try_to_timestamp(trimmed))
-    number = F.when(moment.isNull(), F.when(trimmed.rlike(r"^\d{1,20}([.,]\d{1,7})?$"), trimmed)).otherwise(
-        F.date_format(moment, "yyyyMMddHHmmss.SSSSSS")
+    is_time = trimmed.rlike(r"^\d{4}-\d\d-\d\d[T ]")
+    is_date = trimmed.rlike(r"^\d{4}-\d\d-\d\d\z")
+    # Spark reads the zone, and drops what is less than a microsecond: so the fraction is taken from the text.
+    moment = F.try_to_timestamp(F.when(is_time | is_date, trimmed))
+    number = F.when(trimmed.rlike(rf"^\d{{1,{_WHOLE_WIDTH}}}([.,]\d{{1,{_FRACTION_WIDTH}}})?\z"), trimmed)
+    whole = (
+        F.when(is_date, F.date_format(moment, "yyyyMMdd"))
+        .when(is_time, F.date_format(moment, "yyyyMMddHHmmss"))
+        .otherwise(F.regexp_extract(number, r"^\d+", 0))
     )
-    whole = F.regexp_extract(number, r"^\d+", 0)
-    fraction = F.regexp_extract(number, r"[.,](\d+)$", 1)
+    fraction = F.regexp_extract(F.coalesce(number, trimmed), r"^.*?[.,](\d+)", 1)
     return F.concat(F.lpad(whole, _WHOLE_WIDTH, "0"), F.rpad(fraction, _FRACTION_WIDTH, "0"))
 
 
 def _file_position() -> Column:
     """Delivery, file and row: where the change was delivered, as text of one width."""
     delivery = F.col("_tech_batch_id")
-    padded = F.when(delivery.rlike(r"^\d+$"), F.lpad(delivery, DELIVERY_WIDTH, "0")).otherwise(F.rpad(delivery, DELIVERY_WIDTH, " "))
+    padded = F.when(delivery.rlike(r"^\d+\z"), F.lpad(delivery, DELIVERY_WIDTH, "0")).otherwise(
+        F.rpad(delivery, DELIVERY_WIDTH, " ")
+    )
     file = F.rpad(F.substring_index(F.col("_tech_source_file"), "/", -1), FILE_WIDTH, " ")
     return F.concat(padded, file, F.lpad(F.col("_tech_row_number").cast("string"), _ROW_WIDTH, "0"))
 
 
 def _delivery_time() -> Column:
-    """The time in a delivery id such as `20260401T0600` or `delta/20260401`, as digits; NULL if it holds none."""
-    digits = F.regexp_replace(F.col("_tech_batch_id"), "[^0-9]", "")
-    return F.when(digits.rlike(r"^(19|2[0-9])\d{6}$|^(19|2[0-9])\d{10}(\d\d)?$"), F.when(F.length(digits) > 8, F.rpad(digits, 14, "0")).otherwise(digits))  # noqa: PLR2004
+    """The time in a delivery id such as `20260401T0600` or `delta/20260401`, as 14 digits; '' if it holds none.
+
+    What follows the date and is no time, as in `20260401-2`, leaves it a date.
+    """
+    delivery = F.col("_tech_batch_id")
+    parts = F.concat(*(F.regexp_extract(delivery, _DELIVERED_DATE + _DELIVERED_TIME, group) for group in range(1, 10)))
+    return F.when(parts == "", parts).otherwise(F.rpad(parts, _TIME_WIDTH, "0"))
 
 
 def _floored(is_initial: Column, seq: Column, width: int) -> Column:
@@ -118,8 +147,8 @@ _TIMED_WIDTH = _WHOLE_WIDTH + _FRACTION_WIDTH
 
 def _plain_seq(sequence: str | None) -> Column:
     if sequence:
-        return _ordered(F.col(sequence))
-    return F.concat(F.coalesce(_ordered(_delivery_time()), F.lit("0" * _TIMED_WIDTH)), _file_position())
+        return _ordered(F.col(f"`{sequence}`"))
+    return F.concat(F.lpad(_delivery_time(), _WHOLE_WIDTH, "0"), F.lit("0" * _FRACTION_WIDTH), _file_position())
 
 
 def _timed_seq(time_column: str, is_initial: Callable[[], Column] | None = None) -> Callable[[str | None], Column]:
@@ -133,19 +162,28 @@ def _timed_seq(time_column: str, is_initial: Callable[[], Column] | None = None)
 
 
 def _odp_seq(_sequence: str | None) -> Column:
-    """TSN (14+9 digits), unit (10) and record (10)."""
-    tsn = F.rpad(F.regexp_replace(F.trim(F.col("ODQ_TSN")), "[^0-9]", ""), 23, "0")
-    parts = (F.lpad(F.coalesce(F.trim(F.col(name)), F.lit("0")), 10, "0") for name in ("ODQ_UNITNO", "ODQ_RECORDNO"))
-    ordered = F.concat(F.lpad(F.substring(tsn, 1, 14), _WHOLE_WIDTH, "0"), F.substring(tsn, 15, 9), *parts)
-    return _floored(_odp_code() == "", ordered, _WHOLE_WIDTH + 9 + 20)
+    """TSN (14 and 9 digits), unit (10) and record (10); the floor for a full load."""
+    tsn = F.regexp_replace(_blank_as_empty("ODQ_TSN"), r"^(\d{14})\D?(\d{0,9})\z", "$1$2")
+    digits = F.when(tsn.rlike(r"^\d{14,23}\z"), F.rpad(tsn, _TSN_WIDTH, "0"))
+    time, counter = F.substring(digits, 1, _TIME_WIDTH), F.substring(digits, _TIME_WIDTH + 1, _TSN_WIDTH - _TIME_WIDTH)
+    ordered = F.concat(F.lpad(time, _WHOLE_WIDTH, "0"), counter, _odp_number("ODQ_UNITNO"), _odp_number("ODQ_RECORDNO"))
+    return _floored(_odp_code() == "", ordered, _WHOLE_WIDTH + _TSN_WIDTH - _TIME_WIDTH + 2 * _ODP_NUMBER_WIDTH)
+
+
+def _odp_number(name: str) -> Column:
+    number = _blank_as_empty(name)
+    return F.when(number.rlike(rf"^\d{{0,{_ODP_NUMBER_WIDTH}}}\z"), F.lpad(number, _ODP_NUMBER_WIDTH, "0"))
 
 
 def _qlik_seq(_sequence: str | None) -> Column:
-    seq = F.trim(F.col("header__change_seq"))
-    digits = F.when(seq.rlike(r"^\d{1,35}$"), F.lpad(seq, _LARGEST_COUNTER, "0"))
-    # 14 digits of time come first, then hundredths of a second and a counter.
-    ordered = F.concat(F.lpad(F.substring(digits, 1, 14), _WHOLE_WIDTH, "0"), F.substring(digits, 15, _LARGEST_COUNTER))
-    return _floored(F.coalesce(seq, F.lit("")) == "", ordered, _WHOLE_WIDTH + _LARGEST_COUNTER - 14)
+    """35 digits, of which 14 are a time; the floor for a full load. Any other change without a number has no order."""
+    seq = _blank_as_empty("header__change_seq")
+    digits = F.when(seq.rlike(rf"^\d{{1,{_QLIK_WIDTH}}}\z"), F.lpad(seq, _QLIK_WIDTH, "0"))
+    # Behind the time come hundredths of a second and a counter.
+    time, counter = F.substring(digits, 1, _TIME_WIDTH), F.substring(digits, _TIME_WIDTH + 1, _QLIK_WIDTH - _TIME_WIDTH)
+    is_initial = (seq == "") & _blank_as_empty("header__change_oper").isin("", "I")
+    ordered = F.concat(F.lpad(time, _WHOLE_WIDTH, "0"), counter)
+    return _floored(is_initial, ordered, _WHOLE_WIDTH + _QLIK_WIDTH - _TIME_WIDTH)
 
 
 PLAIN = Profile(
@@ -212,6 +250,7 @@ ODP = Profile(
     change_seq=_odp_seq,
     own_columns=("ODQ_CHANGEMODE", "ODQ_ENTITYCNTR", "ODQ_TSN", "ODQ_UNITNO", "ODQ_RECORDNO"),
     required_columns=("ODQ_CHANGEMODE", "ODQ_ENTITYCNTR", "ODQ_TSN"),
+    optional_columns=("ODQ_UNITNO", "ODQ_RECORDNO"),
 )
 
 QLIK = Profile(
@@ -229,4 +268,22 @@ QLIK = Profile(
     required_columns=("header__change_oper", "header__change_seq"),
 )
 
-PROFILES: dict[str, Profile] = {profile.name: profile for profile in (PLAIN, FIVETRAN, REPLICATION_FLOW, SLT, ODP, QLIK)}
+RECORDMODE = Profile(
+    name="recordmode",
+    # Of classic extractors. A is additive: a table of states cannot add, so it is not here and stops the feed.
+    operations={
+        "": Operation.UPSERT,
+        "N": Operation.UPSERT,
+        "X": Operation.BEFORE_IMAGE,
+        "D": Operation.DELETE,
+        "R": Operation.DELETE,
+    },
+    operation_code=_code_column("0RECORDMODE"),
+    change_seq=_plain_seq,
+    own_columns=("0RECORDMODE",),
+    required_columns=("0RECORDMODE",),
+)
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile for profile in (PLAIN, FIVETRAN, REPLICATION_FLOW, SLT, ODP, QLIK, RECORDMODE)
+}

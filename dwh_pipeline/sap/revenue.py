@@ -1,7 +1,7 @@
 """What counts as revenue: document categories and the sign of a line. The one place that knows.
 
-After SAP's sales document categories (VBTYP). ECC has one character, S/4HANA up to four; the codes below are the same in
-both.
+After SAP's sales document categories (VBTYP). ECC has one character, S/4HANA up to four; the codes below are the same
+in both.
 """
 
 from pyspark.sql import Column
@@ -18,7 +18,8 @@ def revenue_amount(net_value: Column, *, category: Column, is_return: Column, is
     A return is negative once, whether its category, its item or both say so.
     """
     counts = category.isin(list(REVENUE_SIGN)) & ~is_rejected
-    return F.when(F.coalesce(counts, F.lit(False)), F.when(is_negative(category, is_return), -net_value).otherwise(net_value)).otherwise(0)  # noqa: FBT003
+    signed = F.when(is_negative(category, is_return), -net_value).otherwise(net_value)
+    return F.when(counts, signed).otherwise(0)
 
 
 def is_negative(category: Column, is_return: Column) -> Column:

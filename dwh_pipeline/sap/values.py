@@ -6,29 +6,31 @@ Nothing that is not blank ever becomes NULL without a reason beside it. Fields a
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from dwh_pipeline.sap.currency import MOST_DECIMALS
 from dwh_pipeline.sap.fields import Kind, SapField
+
+TIME_PATTERN = "yyyyMMddHHmmss.SSSSSS"  # without the point Spark reads no time at all
 
 # Wide enough to hold every SAP number as delivered; what does not survive the cast to the field's own type is reported.
 _WIDE = "DECIMAL(38,12)"
 
 _MATERIAL_PAD = 18  # numeric material numbers are padded to 18 digits even in the 40 character field (SAP note 2215424)
-_MOST_DECIMALS = 5  # TCURX shifts by at most that many; `currency` knows no more
 
 # Patterns end in \z: in Java `$` would let a line break through behind the last character.
 _DIGITS = r"^\d+\z"
 _TIME = r"^(([01]\d|2[0-3])[0-5]\d[0-5]\d|240000)\z"  # 240000 is the end of the day
-_TIMESTAMP = r"^\d{14}([.,]\d{0,7})?\z"
+_TIMESTAMP = r"^(?!0000)\d{14}([.,]\d{0,7})?\z"
 _ZERO_TIMESTAMP = r"^0+([.,]0*)?\z"
 # Digits behind the 12th decimal would be rounded away without a word, so they have to be zeros.
 _UNSIGNED = {
-    "point": r"\d+(\.(\d{0,12}0*))?|\.\d{1,12}0*",
-    "comma": r"(\d+|[1-9]\d{0,2}(\.\d{3})+)(,(\d{0,12}0*))?|,\d{1,12}0*",
+    "point": r"\d+(\.\d{0,12}0*)?|\.\d{1,12}0*",
+    "comma": r"(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d{0,12}0*)?|,\d{1,12}0*",
 }
 _ZERO = {"point": r"^0+(\.0*)?\z", "comma": r"^0+(,0*)?\z"}
 
@@ -70,7 +72,10 @@ class _Reader:
 
 
 def text(field: SapField, delivered: Column) -> Column:
-    """A delivered text: trailing blanks mean nothing; blank, empty and missing are all NULL. Keys lose leading blanks too."""
+    """A delivered text: trailing blanks mean nothing; blank, empty and missing are all NULL.
+
+    What is not free text loses leading blanks too.
+    """
     trimmed = F.rtrim(delivered) if field.kind is Kind.TEXT else F.trim(delivered)
     return F.nullif(trimmed, F.lit(""))
 
@@ -78,10 +83,10 @@ def text(field: SapField, delivered: Column) -> Column:
 def value(field: SapField, delivered: Column, value_format: ValueFormat) -> Column:
     """A text (`text`) as a value of `field.type`; NULL where there is none or it cannot be read.
 
-    Rules per kind after the ABAP keyword documentation (date, time and numeric fields) and the conversion exits ALPHA and
-    MATN1.
+    Rules per kind after the ABAP keyword documentation (date, time and numeric fields) and the conversion exits ALPHA
+    and MATN1.
     """
-    return _reader(field, value_format).value(delivered).cast(field.type)
+    return _READERS[field.kind](field, value_format).value(delivered).cast(field.type)
 
 
 def reason(field: SapField, delivered: Column, read: Column, value_format: ValueFormat) -> Column | None:
@@ -89,7 +94,7 @@ def reason(field: SapField, delivered: Column, read: Column, value_format: Value
 
     `read` is the `value` of the same text. The reason speaks of the field as the delivered file does.
     """
-    reader = _reader(field, value_format)
+    reader = _READERS[field.kind](field, value_format)
     if reader.complaint is None:
         return None
     failed = read.isNull() & delivered.isNotNull()
@@ -98,7 +103,7 @@ def reason(field: SapField, delivered: Column, read: Column, value_format: Value
 
 
 def _padded(length: int, longest: int) -> Callable[[Column], Column]:
-    """Digits padded with zeros to `length`, anything else as it is; never shortened, NULL beyond `longest` characters."""
+    """Digits padded with zeros to `length`, other texts as they are; NULL beyond `longest` characters, never cut."""
 
     def read(delivered: Column) -> Column:
         padded = F.when(delivered.rlike(_DIGITS) & (F.length(delivered) < length), F.lpad(delivered, length, "0"))
@@ -118,7 +123,7 @@ def _date(date_format: str) -> Callable[[Column], Column]:
 
     def read(delivered: Column) -> Column:
         parsed = F.try_to_timestamp(delivered, F.lit(date_format)).cast("date")
-        shaped = delivered.rlike(rf"^{_filled(date_format, r'\\d')}\z")
+        shaped = delivered.rlike(rf"^{_filled(date_format, '[0-9]')}\z")
         return F.when(shaped & (parsed >= F.lit("0001-01-01").cast("date")), parsed)
 
     return read
@@ -131,8 +136,9 @@ def _filled(date_format: str, digit: str) -> str:
 
 def _timestamp(delivered: Column) -> Column:
     """TIMESTAMPL (UTC, `yyyyMMddHHmmss.fffffff`) to the microsecond."""
-    digits = F.rpad(F.substring(F.regexp_replace(delivered, "[.,]", ""), 1, 20), 20, "0")
-    return F.when(delivered.rlike(_TIMESTAMP), F.try_to_timestamp(digits, F.lit("yyyyMMddHHmmssSSSSSS")))
+    micros = F.rpad(F.substring(delivered, 16, 6), 6, "0")
+    read = F.try_to_timestamp(F.concat(F.substring(delivered, 1, 14), F.lit("."), micros), F.lit(TIME_PATTERN))
+    return F.when(delivered.rlike(_TIMESTAMP), read)
 
 
 def _number(type_: str, decimal: Decimal) -> Callable[[Column], Column]:
@@ -149,69 +155,100 @@ def _number(type_: str, decimal: Decimal) -> Callable[[Column], Column]:
     return read
 
 
-def _amount_type(field: SapField, amounts: Amounts) -> str:
-    """The type that holds an amount as delivered: one that is still to be shifted needs room for two more digits."""
-    return field.type if amounts is Amounts.EXTERNAL else f"DECIMAL({field.length + 3},5)"
+def _client(_field: SapField, _value_format: ValueFormat) -> _Reader:
+    return _Reader(
+        lambda delivered: F.when(delivered.rlike(r"^\d{1,3}\z"), F.lpad(delivered, 3, "0")),
+        "is no client of three digits",
+    )
 
 
-def _reader(field: SapField, value_format: ValueFormat) -> _Reader:
-    mark = value_format.decimal
-    type_ = _amount_type(field, value_format.amounts) if field.kind is Kind.AMOUNT else field.type
-    number, no_number = _number(type_, mark), f"is no {type_} with a decimal {mark}"
-    match field.kind:
-        case Kind.TEXT:
-            return _Reader(lambda delivered: delivered)
-        case Kind.CURRENCY:
-            return _Reader(F.upper)
-        case Kind.CLIENT:
-            return _Reader(
-                lambda delivered: F.when(delivered.rlike(r"^\d{1,3}\z"), F.lpad(delivered, 3, "0")),
-                "is no client of three digits",
-            )
-        case Kind.ALPHA:
-            return _Reader(_padded(field.length, field.length), f"is longer than {field.length} characters")
-        case Kind.MATERIAL:
-            return _Reader(_padded(_MATERIAL_PAD, field.length), f"is longer than {field.length} characters")
-        case Kind.DIGITS:
-            reader = _digits(field.length, key=field.key)
-            return _Reader(reader, f"is not {field.length} digits", None if field.key else r"^0+\z")
-        case Kind.DATE:
-            initial = rf"^(0+|{_filled(value_format.date_format, '0')})\z"
-            return _Reader(_date(value_format.date_format), f"is no date {value_format.date_format}", initial)
-        case Kind.TIME:
-            return _Reader(lambda delivered: F.when(delivered.rlike(_TIME), delivered), "is no time HHMMSS")
-        case Kind.TIMESTAMP:
-            return _Reader(_timestamp, "is no UTC time stamp", _ZERO_TIMESTAMP)
-        case Kind.AMOUNT | Kind.QUANTITY | Kind.RATE:
-            return _Reader(number, no_number)
-        case Kind.COUNT:  # zero means not maintained
-            return _Reader(lambda delivered: F.nullif(number(delivered), F.lit(0)), no_number, _ZERO[mark])
-        case Kind.PRICE_UNIT:
-            return _Reader(_price_unit(number), f"{no_number}, or is negative")
-        case Kind.CURRENCY_DECIMALS:
-            return _Reader(_currency_decimals(number), f"is not one of 0 to {_MOST_DECIMALS}")
-        case Kind.FLAG:
-            return _Reader(
-                lambda delivered: F.when(delivered == "X", F.lit(True)).when(delivered.isNull(), F.lit(False)),
-                "is neither X nor blank",
-            )
+def _alpha(field: SapField, _value_format: ValueFormat) -> _Reader:
+    return _Reader(_padded(field.length, field.length), f"is longer than {field.length} characters")
 
 
-def _price_unit(number: Callable[[Column], Column]) -> Callable[[Column], Column]:
-    """KPEIN: a price is per this many units; zero and blank mean one."""
+def _material(field: SapField, _value_format: ValueFormat) -> _Reader:
+    return _Reader(_padded(_MATERIAL_PAD, field.length), f"is longer than {field.length} characters")
+
+
+def _numc(field: SapField, _value_format: ValueFormat) -> _Reader:
+    initial = None if field.key else r"^0+\z"
+    return _Reader(_digits(field.length, key=field.key), f"is not {field.length} digits", initial)
+
+
+def _dats(_field: SapField, value_format: ValueFormat) -> _Reader:
+    initial = rf"^(0+|{_filled(value_format.date_format, '0')})\z"
+    return _Reader(_date(value_format.date_format), f"is no date {value_format.date_format}", initial)
+
+
+def _decimal(field: SapField, value_format: ValueFormat) -> _Reader:
+    return _Reader(
+        _number(field.type, value_format.decimal), f"is no {field.type} with a decimal {value_format.decimal}"
+    )
+
+
+def _amount(field: SapField, value_format: ValueFormat) -> _Reader:
+    """CURR. An amount that is still to be shifted leaves room for two more digits, so that no shift can overflow."""
+    if value_format.amounts is Amounts.EXTERNAL:
+        return _decimal(field, value_format)
+    return _decimal(replace(field, type=f"DECIMAL({field.length + 3},5)"), value_format)
+
+
+def _count(field: SapField, value_format: ValueFormat) -> _Reader:
+    """Zero means not maintained."""
+    number = _decimal(field, value_format)
+    return replace(
+        number,
+        value=lambda delivered: F.nullif(number.value(delivered), F.lit(0)),
+        initial=_ZERO[value_format.decimal],
+    )
+
+
+def _price_unit(field: SapField, value_format: ValueFormat) -> _Reader:
+    """KPEIN. A price is per this many units; zero and blank mean one."""
+    number = _decimal(field, value_format)
 
     def read(delivered: Column) -> Column:
-        units = number(delivered)
-        return F.when(delivered.isNull() | (units == 0), F.lit(1)).when(units > 0, units)
+        units = number.value(F.coalesce(delivered, F.lit("1")))
+        return F.when(units == 0, F.lit(1)).when(units > 0, units)
 
-    return read
+    return _Reader(read, f"{number.complaint}, or is negative")
 
 
-def _currency_decimals(number: Callable[[Column], Column]) -> Callable[[Column], Column]:
-    """CURRDEC: blank is 0, as record compression drops zeros. No currency has more decimals than `currency` shifts by."""
+def _currency_decimals(field: SapField, value_format: ValueFormat) -> _Reader:
+    """CURRDEC. Blank is 0, as record compression drops zeros."""
+    number = _number(field.type, value_format.decimal)
 
     def read(delivered: Column) -> Column:
         decimals = number(F.coalesce(delivered, F.lit("0")))
-        return F.when(decimals.between(0, _MOST_DECIMALS), decimals)
+        return F.when(decimals.between(0, MOST_DECIMALS), decimals)
 
-    return read
+    return _Reader(read, f"is not one of 0 to {MOST_DECIMALS}")
+
+
+def _flag(_field: SapField, _value_format: ValueFormat) -> _Reader:
+    return _Reader(
+        lambda delivered: F.when(F.coalesce(delivered, F.lit("X")) == "X", delivered.isNotNull()),
+        "is neither X nor blank",
+    )
+
+
+_READERS: dict[Kind, Callable[[SapField, ValueFormat], _Reader]] = {
+    Kind.CLIENT: _client,
+    Kind.TEXT: lambda _field, _value_format: _Reader(lambda delivered: delivered),
+    Kind.ALPHA: _alpha,
+    Kind.MATERIAL: _material,
+    Kind.DIGITS: _numc,
+    Kind.DATE: _dats,
+    Kind.TIME: lambda _field, _value_format: _Reader(
+        lambda delivered: F.when(delivered.rlike(_TIME), delivered), "is no time HHMMSS"
+    ),
+    Kind.TIMESTAMP: lambda _field, _value_format: _Reader(_timestamp, "is no UTC time stamp", _ZERO_TIMESTAMP),
+    Kind.AMOUNT: _amount,
+    Kind.QUANTITY: _decimal,
+    Kind.RATE: _decimal,
+    Kind.COUNT: _count,
+    Kind.PRICE_UNIT: _price_unit,
+    Kind.CURRENCY_DECIMALS: _currency_decimals,
+    Kind.FLAG: _flag,
+    Kind.CURRENCY: lambda _field, _value_format: _Reader(F.upper),
+}

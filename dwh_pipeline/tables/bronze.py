@@ -80,10 +80,11 @@ def typed_columns(table: SapTable, present: list[str]) -> list[str]:
 
 def feed_properties(feed: Feed) -> dict[str, str]:
     """What silver has to know of a feed to read its values, as table properties of bronze."""
-    return {
+    interpretation = {
         "name": feed.name,
         "profile": feed.profile,
         "date_format": feed.date_format,
         "decimal": feed.decimal.value,
         "amounts": feed.amounts.value,
     }
+    return {FEED_PROPERTIES + key: value for key, value in interpretation.items()}

@@ -26,11 +26,12 @@ def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -
     fields = table.fields
     delivered = {f.canonical: F.col(f.canonical) if f.canonical in present else F.lit(None).cast("string") for f in fields}
     technical = [name for name in typed.columns if name not in delivered]
-    texts = F.struct(*(text(field, delivered[field.canonical]).alias(field.canonical) for field in fields))
-    raw = {field.canonical: F.col(f"_text.{field.canonical}") for field in fields}
+    # Texts, values and reasons are separate steps over columns of their own (not over one struct, whose fields Spark
+    # would write out again wherever they are used): so no expression is planned, or computed, twice.
+    texts = [text(field, delivered[field.canonical]).alias(f"_text_{field.canonical}") for field in fields]
+    raw = {field.canonical: F.col(f"_text_{field.canonical}") for field in fields}
     values = [value(field, raw[field.canonical], value_format).alias(field.canonical) for field in fields]
-    # Texts, values and reasons are separate steps, so that no expression is written out, or computed, twice.
-    read = typed.select(texts.alias("_text"), *technical).select(*values, "_text", *technical)
+    read = typed.select(*texts, *technical).select(*values, *raw.values(), *technical)
 
     complaints = {f.canonical: reason(f, raw[f.canonical], F.col(f.canonical), value_format) for f in fields}
     has_values = is_operation(*UPSERTS)
@@ -75,43 +76,40 @@ def mark(history: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     `is_newest` (BOOLEAN): newest pending change of its key; `conflicts_before`, `known_before` (BOOLEAN): another
     delivery, loaded earlier, has the same change with other or with the same content. Only pending rows are returned.
     """
-    hashed = F.coalesce("_tech_row_hash", F.lit(""))
-    same_change = Window.partitionBy(*keys, "change_seq", "_rank")
-    same_content = Window.partitionBy(*keys, "change_seq", "_rank", "_hash", "_pending").orderBy("_tech_source_file", "_tech_row_number")
+    # Everything below happens inside one key: moving the rows once is enough for all windows.
+    narrow = history.select(*keys, "change_seq", "change_op", *LOCATION, "_tech_row_hash", "_pending").repartition(*keys)
+    is_before_image = is_operation(Operation.BEFORE_IMAGE)
+    order = order_of_change()
+    ranked = narrow.withColumns({"_order": order, "rank": F.when(is_before_image, -1).otherwise(order["rank"]), "_hash": order["hash"]})
+    same_change = Window.partitionBy(*keys, "change_seq", "rank")
+    same_content = Window.partitionBy(*keys, "change_seq", "rank", "_hash", "_pending").orderBy(*LOCATION[1:])
     same_seq = Window.partitionBy(*keys, "change_seq", "_pending")
-    newest_first = Window.partitionBy(*keys, "_pending").orderBy(
-        is_operation(Operation.BEFORE_IMAGE), F.desc("_order"), "_tech_source_file", "_tech_row_number"
-    )
-    before = ~F.col("_pending")
-    marked = history.withColumns(
-        {"_rank": F.when(is_operation(Operation.BEFORE_IMAGE), -1).otherwise(operation_rank()), "_hash": hashed, "_order": order_of_change()}
-    ).withColumns(
+    newest_first = Window.partitionBy(*keys, "_pending").orderBy(is_before_image, F.desc("_order"), *LOCATION[1:])
+    marked = ranked.withColumns(
         {
             "_repeat": F.row_number().over(same_content),
             "_largest": F.max(F.when(F.col("_pending"), F.col("_hash"))).over(same_change),
-            "_top_rank": F.max("_rank").over(same_seq),
-            "_hashes_before": F.collect_set(F.when(before, F.col("_hash"))).over(same_change),
+            "_before": F.collect_set(F.when(~F.col("_pending"), F.col("_hash"))).over(same_change),
+            "_top_rank": F.max("rank").over(same_seq),
             "is_newest": F.row_number().over(newest_first) == 1,
         }
     )
     early = (
-        F.when(is_operation(Operation.BEFORE_IMAGE), Outcome.COLLAPSED.value)
-        .when(F.col("_repeat") > 1, Outcome.COLLAPSED.value)
+        F.when((F.col("rank") < 0) | (F.col("_repeat") > 1), Outcome.COLLAPSED.value)
         .when(F.col("_hash") < F.col("_largest"), Outcome.CONFLICTING.value)
-        .when(F.col("_rank") < F.col("_top_rank"), Outcome.COLLAPSED.value)
+        .when(F.col("rank") < F.col("_top_rank"), Outcome.COLLAPSED.value)
     )
-    known = F.array_contains("_hashes_before", F.col("_hash"))
-    others = F.size("_hashes_before") - known.cast("int")
+    known = F.array_contains("_before", F.col("_hash"))
     return marked.where("_pending").select(
         *keys,
         "change_seq",
         "change_op",
         "_tech_batch_id",
         "_tech_row_hash",
-        F.col("_rank").alias("rank"),
+        "rank",
         "is_newest",
         early.alias("early_outcome"),
-        (others > 0).alias("conflicts_before"),
+        (F.size("_before") > known.cast("int")).alias("conflicts_before"),
         known.alias("known_before"),
     )
 

@@ -15,6 +15,10 @@ from dwh_pipeline.tables import scd1
 APPLIED_DECIMALS = ContractColumn(
     "currency_decimals", "INT", "CURRDEC that the amounts were shifted by; NULL if the feed delivers external amounts"
 )
+DECIMALS_COLUMNS = (
+    ContractColumn("currency", "STRING", "Currency key"),
+    ContractColumn("tcurx_decimals", "INT", "CURRDEC of the currency"),
+)
 
 
 def decimals_by_currency(changes: DataFrame) -> DataFrame:

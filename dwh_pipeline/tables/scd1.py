@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from dwh_pipeline.contracts.outcomes import Outcome
 from dwh_pipeline.contracts.table import CHANGE_SEQ, ROW_HASH
 from dwh_pipeline.contracts.table import Column as ContractColumn
-from dwh_pipeline.sap.operations import UPSERTS, Operation, is_operation, operation_rank
+from dwh_pipeline.sap.operations import UPSERTS, Operation, is_operation
 from dwh_pipeline.tables.changes import effective, mark, order_of_change
 
 STATE_COLUMNS = (
@@ -58,7 +58,7 @@ def outcomes(history: DataFrame, stored: DataFrame, changed: DataFrame, keys: tu
         F.when(F.col("early_outcome").isNotNull(), F.col("early_outcome"))
         .when(~F.col("is_newest"), Outcome.COLLAPSED.value)
         .when(F.col("stored_seq").isNull(), first)
-        .when(_position("change_seq", operation_rank()) > _position("stored_seq", F.col("stored_rank")), newer)
+        .when(_position("change_seq", F.col("rank")) > _position("stored_seq", F.col("stored_rank")), newer)
         .when(F.col("conflicts_before"), Outcome.CONFLICTING.value)
         .when(F.col("change_seq") == F.col("stored_seq"), F.when(F.col("is_written"), Outcome.REDERIVED.value).otherwise(Outcome.EQUAL.value))
         .when(F.col("is_written"), Outcome.UPDATED.value)

@@ -1,0 +1,115 @@
+"""The Dagster definitions as declared: nothing runs here. Runs are in `integration`, the whole graph in `golden`."""
+
+import pkgutil
+import runpy
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import dwh_pipeline.defs
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.definitions import defs
+from dwh_pipeline.loads.checks import CHECKS
+from dwh_pipeline.tables.registry import LOADED
+
+_NOT_CURRENT = (dg.SupersessionWarning, dg.BetaWarning, dg.PreviewWarning)
+_PACKAGE = Path(dwh_pipeline.__file__).parent
+
+every_table = pytest.mark.parametrize("contract", LOADED, ids=lambda contract: contract.qualified_name)
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    return defs()
+
+
+@pytest.fixture(scope="module")
+def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
+    """The declaration of every asset, by the qualified name of its table."""
+    return {".".join(spec.key.path): spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def _check_keys() -> set[tuple[str, str]]:
+    return {(check.contract.qualified_name, check.name) for check in CHECKS}
+
+
+def test_the_definitions_can_be_loaded(definitions: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(definitions)
+
+
+def test_there_is_an_asset_for_every_table_that_runs_load_and_no_other(specs: dict[str, dg.AssetSpec]) -> None:
+    assert sorted(specs) == sorted(contract.qualified_name for contract in LOADED)
+
+
+@every_table
+def test_an_asset_depends_on_what_its_table_is_built_from(
+    specs: dict[str, dg.AssetSpec], contract: TableContract
+) -> None:
+    deps = {".".join(dep.asset_key.path) for dep in specs[contract.qualified_name].deps}
+    assert deps == set(contract.upstream)
+
+
+@every_table
+def test_an_asset_says_what_it_is_and_whose(specs: dict[str, dg.AssetSpec], contract: TableContract) -> None:
+    spec = specs[contract.qualified_name]
+    assert spec.group_name == contract.schema
+    assert spec.kinds == {"spark", "delta"}
+    assert spec.description == contract.description
+    assert spec.owners
+    assert all(owner.startswith("team:") for owner in spec.owners)
+
+
+@every_table
+def test_the_columns_of_an_asset_are_those_of_the_contract(
+    specs: dict[str, dg.AssetSpec], contract: TableContract
+) -> None:
+    schema = specs[contract.qualified_name].metadata["dagster/column_schema"]
+    shown = [(column.name, column.type, column.description, column.constraints.nullable) for column in schema.columns]
+    assert shown == [(column.name, column.type, column.description, column.nullable) for column in contract.columns]
+
+
+def test_the_checks_are_those_that_guard_the_loads(definitions: dg.Definitions) -> None:
+    keys = definitions.resolve_asset_graph().asset_check_keys
+    assert {(".".join(key.asset_key.path), key.name) for key in keys} == _check_keys()
+
+
+def test_integrity_checks_block_and_reports_on_bronze_do_not(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    blocking = {key.asset_key.path[0] for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
+    advisory = {key.asset_key.path[0] for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
+    assert (blocking, advisory) == ({"silver", "gold"}, {"bronze"})
+
+
+def test_every_run_stays_in_one_process(definitions: dg.Definitions) -> None:
+    assert definitions.executor is dg.in_process_executor
+    assert {job.executor_def.name for job in definitions.resolve_all_job_defs()} == {"in_process"}
+
+
+def test_the_job_load_warehouse_covers_every_asset_and_check(definitions: dg.Definitions) -> None:
+    layer = definitions.resolve_job_def("load_warehouse").asset_layer
+    assert {".".join(key.path) for key in layer.executable_asset_keys} == {table.qualified_name for table in LOADED}
+    assert {(".".join(key.asset_key.path), key.name) for key in layer.asset_graph.asset_check_keys} == _check_keys()
+
+
+def _modules() -> Iterator[str]:
+    yield "dwh_pipeline.definitions"
+    yield from (module.name for module in pkgutil.iter_modules(dwh_pipeline.defs.__path__, "dwh_pipeline.defs."))
+
+
+def test_loading_uses_nothing_that_dagster_is_about_to_change() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for module in _modules():
+            runpy.run_module(module)  # once more, as it was imported before
+        dg.Definitions.validate_loadable(defs())
+    # A DeprecationWarning may be between two libraries; the others are always about how we use Dagster.
+    ours = [
+        f"{warning.filename}:{warning.lineno}: {warning.message}"
+        for warning in caught
+        if issubclass(warning.category, _NOT_CURRENT)
+        or (issubclass(warning.category, DeprecationWarning) and Path(warning.filename).is_relative_to(_PACKAGE))
+    ]
+    assert ours == []
