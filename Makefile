@@ -46,7 +46,7 @@ ui: setup ## Dagster's web page on the same lake; end it with Ctrl-C
 
 lock: | python ## write requirements.lock anew from pyproject.toml, keeping versions that still fit
 	@$(PYTHON) -m venv .lock && .lock/bin/pip install --quiet --disable-pip-version-check uv
-	@.lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --extra dev \
+	@.lock/bin/uv pip compile --quiet --no-strip-extras --generate-hashes --no-header --no-annotate --extra dev \
 		--python .lock/bin/python --output-file requirements.lock pyproject.toml
 	@rm -rf .lock
 

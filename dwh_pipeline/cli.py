@@ -1,7 +1,7 @@
 """`dwh`: the warehouse from the command line. Thin: parse, call a load or read a table, show.
 
-Results go to standard output (`--json` for programs), progress and errors to standard error. The exit code is 0, or 1 with
-one plain message when something could not be done.
+Results go to standard output (`--json` for programs), progress and errors to standard error. The exit code is 0, or 1
+with one plain message when something could not be done.
 """
 
 import json
@@ -14,11 +14,13 @@ from typing import Any
 import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from dwh_pipeline.contracts.outcomes import LoadReport
+from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.errors import WarehouseError
 from dwh_pipeline.lake import catalog
@@ -35,7 +37,9 @@ _AT_MOST = 1000  # rows that a listing takes from Spark; more belong into a quer
 
 def _place_options(command: Callable[..., None]) -> Callable[..., None]:
     for name, what in (("--checkpoints", "root of the stream checkpoints"), ("--lake", "root of all tables")):
-        command = click.option(name, type=click.Path(path_type=Path), help=f"{what} (absolute; else from the settings)")(command)
+        command = click.option(
+            name, type=click.Path(path_type=Path), help=f"{what} (absolute; else from the settings)"
+        )(command)
     return click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")(command)
 
 
@@ -45,7 +49,7 @@ def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **options)
         except WarehouseError as error:
-            _PROGRESS.print(f"[bold red]dwh:[/] {error}", highlight=False, soft_wrap=True)
+            _PROGRESS.print(f"dwh: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
             sys.exit(1)
 
     return guarded
@@ -74,12 +78,12 @@ def run(landing: Path | None, lake: Path | None, checkpoints: Path | None, *, ti
             reports.append(report)
             status.update(f"loaded {report.table}")
             _PROGRESS.print(f"  {report.table:<26} {_did(report)}", highlight=False)
-    revenue_rows = _revenue_rows(spark)
     if as_json:
-        _print_json({"tables": [_report_as_dict(report) for report in reports], "revenue": _dicts(revenue_rows)})
+        tables = [_report_as_dict(report) for report in reports]
+        _print_json({"tables": tables, "revenue": _dicts(_revenue_rows(spark))})
         return
     _OUT.print(_reports_table(reports, timings=timings))
-    _OUT.print(_rows_table("Revenue per month and currency", revenue_rows))
+    _print_revenue(spark)
     _OUT.print(_summary(reports))
 
 
@@ -90,7 +94,18 @@ def ledger(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> Non
     """Show what every load did with the rows it read, newest first."""
     spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
     rows = _read(spark, load_ledger.CONTRACT).orderBy(F.desc("finished_at"), "table_name", "_tech_batch_id")
-    _show("Load ledger", rows.drop("load_id", "started_at"), as_json=as_json)
+    if as_json:
+        _print_json(_dicts(rows))
+        return
+    did = F.concat_ws(", ", *(F.when(F.col(o.value) > 0, F.concat(F.lit(f"{o.words} "), o.value)) for o in Outcome))
+    columns = {
+        "finished": F.date_format("finished_at", "yyyy-MM-dd HH:mm:ss"),
+        "table": F.col("table_name"),
+        "delivery": F.concat("_tech_batch_id", F.when(F.col("is_replay"), " (replay)").otherwise("")),
+        "rows read": F.col("rows_read"),
+        "what the load did": did,
+    }
+    _print_rows("Load ledger", rows.select(*(column.alias(name) for name, column in columns.items())))
 
 
 @main.command()
@@ -100,7 +115,11 @@ def rejects(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> No
     """Show the rows that could not be taken, with file, row and reason."""
     spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
     rows = _read(spark, quarantine.CONTRACT).orderBy("_tech_source_file", "_tech_row_number")
-    _show("Quarantine", rows.drop("_tech_batch_id"), as_json=as_json)
+    if as_json:
+        _print_json(_dicts(rows))
+        return
+    columns = {"file": "_tech_source_file", "row": "_tech_row_number", "reason": "reason", "raw record": "raw_record"}
+    _print_rows("Quarantine", rows.select(*(F.col(column).alias(name) for name, column in columns.items())))
 
 
 @main.command()
@@ -109,7 +128,10 @@ def rejects(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> No
 def revenue(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> None:
     """Show the revenue per client, month and currency."""
     spark = _session(load_settings(lake=lake, checkpoints=checkpoints))
-    _show("Revenue per month and currency", _revenue_rows(spark), as_json=as_json)
+    if as_json:
+        _print_json(_dicts(_revenue_rows(spark)))
+    else:
+        _print_revenue(spark)
 
 
 def _session(settings: Settings) -> SparkSession:
@@ -128,11 +150,17 @@ def _revenue_rows(spark: SparkSession) -> DataFrame:
     return rows.orderBy("client_id", "revenue_month", "currency")
 
 
-def _show(title: str, rows: DataFrame, *, as_json: bool) -> None:
-    if as_json:
-        _print_json(_dicts(rows))
-    else:
-        _OUT.print(_rows_table(title, rows))
+def _print_revenue(spark: SparkSession) -> None:
+    columns = {
+        "client": F.col("client_id"),
+        "month": F.coalesce(F.date_format("revenue_month", "yyyy-MM"), F.lit("unknown")),
+        "currency": F.coalesce("currency", F.lit("unknown")),
+        "revenue": F.col("revenue_amount"),
+        "lines": F.col("line_count"),
+        "orders": F.col("order_count"),
+    }
+    rows = _revenue_rows(spark).select(*(column.alias(name) for name, column in columns.items()))
+    _print_rows("Revenue per month and currency", rows)
 
 
 def _dicts(rows: DataFrame) -> list[dict[str, Any]]:
@@ -143,20 +171,25 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-def _rows_table(title: str, rows: DataFrame) -> Table:
+def _print_rows(title: str, rows: DataFrame) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    numeric = {field.name for field in rows.schema if field.dataType.typeName() in ("decimal", "long", "integer")}
+    numeric = {field.name for field in rows.schema if isinstance(field.dataType, NumericType)}
     for name in rows.columns:
         table.add_column(name, justify="right" if name in numeric else "left", overflow="fold")
-    for row in rows.limit(_AT_MOST).collect():
-        table.add_row(*("" if value is None else str(value) for value in row))
-    return table
+    taken = rows.limit(_AT_MOST + 1).collect()
+    for row in taken[:_AT_MOST]:
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    _OUT.print(table)
+    if len(taken) > _AT_MOST:
+        _OUT.print(f"Only the first {_AT_MOST} rows are shown; query the table for more.")
 
 
 def _reports_table(reports: list[LoadReport], *, timings: bool) -> Table:
     table = Table(title="Tables", title_justify="left", box=box.SIMPLE_HEAD)
-    for name, justify in (("table", "left"), ("rows", "right"), ("rows read", "right"), ("what the load did", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("table", no_wrap=True)
+    table.add_column("rows", justify="right")
+    table.add_column("read", justify="right")
+    table.add_column("what the load did")
     if timings:
         table.add_column("seconds", justify="right")
     for report in reports:
@@ -169,7 +202,7 @@ def _did(report: LoadReport) -> str:
     """The outcomes of the rows read, or for gold, which reads no deliveries, the rows written."""
     written = report.written
     if report.outcomes:
-        return ", ".join(f"{outcome.value.replace('_', ' ')} {count}" for outcome, count in report.outcomes.items())
+        return ", ".join(f"{outcome.words} {count}" for outcome, count in report.outcomes.items())
     changes = {"inserted": written.inserted, "updated": written.updated, "deleted": written.deleted}
     return ", ".join(f"{what} {count}" for what, count in changes.items() if count) or "nothing to do"
 

@@ -46,13 +46,13 @@ class DeliveryError(WarehouseError):
 
 
 class UnknownOperationError(WarehouseError):
-    """A file holds an operation code that its source profile does not know. Nothing of that feed was loaded."""
+    """A file holds an operation code that its source profile does not know. Nothing of its micro-batch was written."""
 
     def __init__(self, profile: str, *, code: str, file: str, row: int) -> None:
         self.profile, self.code, self.file, self.row = profile, code, file, row
         super().__init__(
             f"{file}, row {row}: operation {code!r} is not known to the profile {profile}. "
-            "Nothing of this feed was loaded; choose the right profile in feeds.toml or add the code to the profile."
+            "Nothing of these files was loaded; choose the right profile in feeds.toml or add the code to the profile"
         )
 
 
@@ -78,6 +78,17 @@ class ContractViolationError(WarehouseError):
     def __init__(self, table: str, *, missing: tuple[str, ...], unexpected: tuple[str, ...]) -> None:
         self.table, self.missing, self.unexpected = table, missing, unexpected
         super().__init__(f"{table}: missing columns {list(missing)}, unexpected columns {list(unexpected)}")
+
+
+class OvertakenError(WarehouseError):
+    """Another load changed a table between the plan of a load and its write."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"{table}: another load changed it meanwhile, so not every planned row was written and nothing was "
+            "recorded as loaded; run again, one load at a time"
+        )
 
 
 class LedgerMismatchError(WarehouseError):

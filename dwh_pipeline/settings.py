@@ -75,7 +75,8 @@ def load_settings(**options: object) -> Settings:
         return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        setting = "DWH_" + "_".join(str(part) for part in first["loc"]).upper() if first["loc"] else "settings"
+        name = "_".join(str(part) for part in first["loc"]).upper() or "SETTINGS"
+        setting = name if name == "JAVA_HOME" else f"DWH_{name}"
         raise SettingsError(setting, first["msg"].removeprefix("Value error, ")) from None
 
 

@@ -25,6 +25,11 @@ class Outcome(StrEnum):
     COLLAPSED = "collapsed"
     QUARANTINED = "quarantined"
 
+    @property
+    def words(self) -> str:
+        """The outcome as people read it."""
+        return self.value.replace("_", " ")
+
 
 OUTCOME_MEANINGS: dict[Outcome, str] = {
     Outcome.INSERTED: "first change of a key, or (SCD2) a version opened after a deletion",

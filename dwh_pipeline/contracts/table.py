@@ -83,7 +83,9 @@ class TableContract:
         return {column.name: column for column in self.columns}
 
 
-LOADED_AT = Column("_tech_loaded_at", "TIMESTAMP", "When this row was last written; the only column that two runs may differ in")
+LOADED_AT = Column(
+    "_tech_loaded_at", "TIMESTAMP", "When this row was last written; the only column that two runs may differ in"
+)
 CHANGE_SEQ = Column(
     "change_seq",
     "STRING",

@@ -1,7 +1,7 @@
 """Names of tables: made on first use under the lake root, found again by any later session.
 
-With a lake root in the session (`LAKE_ROOT`), `<catalog>.<schema>.<table>` is the folder `<lake>/<schema>/<table>`, so two
-sessions share a lake without a metastore. Without one, names belong to the catalog alone (Hive, Unity). Rows are
+With a lake root in the session (`LAKE_ROOT`), `<catalog>.<schema>.<table>` is the folder `<lake>/<schema>/<table>`, so
+two sessions share a lake without a metastore. Without one, names belong to the catalog alone (Hive, Unity). Rows are
 written by `writes`.
 """
 
@@ -36,7 +36,7 @@ def use_lake(spark: SparkSession, root: Path) -> None:
 
 def sibling(table: str, qualified_name: str) -> str:
     """`schema.name` in the catalog of `table`, which is `catalog.schema.name` or `schema.name`."""
-    catalog = table.split(".")[0] if table.count(".") == 2 else DEFAULT_CATALOG  # noqa: PLR2004
+    catalog = table.split(".", maxsplit=1)[0] if table.count(".") == 2 else DEFAULT_CATALOG  # noqa: PLR2004
     return f"{catalog}.{qualified_name}"
 
 
@@ -64,7 +64,7 @@ def read(spark: SparkSession, table: str) -> DataFrame:
 
 
 def empty(spark: SparkSession, columns: tuple[Column, ...]) -> DataFrame:
-    """No rows with these columns. (An empty Python list would start a Python worker in every query that reads it.)"""
+    """No rows with these columns. Unlike an empty Python list, this starts no Python worker."""
     return spark.range(0).select(*(F.lit(None).cast(column.type).alias(column.name) for column in columns))
 
 
@@ -94,7 +94,7 @@ def ensure(
 
 def last_commit(spark: SparkSession) -> int:
     """The Delta version that the newest commit of this session made."""
-    return int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession"))
+    return int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession") or 0)
 
 
 def properties(spark: SparkSession, table: str, prefix: str) -> dict[str, str]:
@@ -112,7 +112,7 @@ def set_properties(spark: SparkSession, table: str, prefix: str, wanted: Mapping
 def create_view(spark: SparkSession, view: str, source: str, columns: list[str]) -> None:
     """A view in the session's catalog over a table: `columns` are select expressions."""
     _ensure_schema(spark, view)
-    spark.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {', '.join(columns)} FROM {source}")
+    spark.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {', '.join(columns)} FROM {source}")  # noqa: S608
 
 
 def _forget_names(spark: SparkSession, schema: str) -> None:

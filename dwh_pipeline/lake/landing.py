@@ -45,7 +45,8 @@ _SUFFIXES: dict[FileFormat, tuple[str, ...]] = {
     FileFormat.PARQUET: (".parquet",),
 }
 _NOT_IN_A_COLUMN_NAME = set(" ,;{}()\n\t=`")
-_NOT_IN_A_FILE_NAME = set(":\\")
+# Hadoop has no paths with the first two, and no pattern that finds a folder with the others.
+_NOT_IN_A_FILE_NAME, _NOT_IN_A_DELIVERY = set(":\\"), set("{}[]")
 # Names that bronze gives to what it adds.
 _RESERVED_PREFIX, _RESERVED_NAMES = "_TECH_", {"CHANGE_SEQ", "CHANGE_OP", CORRUPT_RECORD.upper()}
 _REPLACEMENT, _PIECE = "\N{REPLACEMENT CHARACTER}", 1 << 20
@@ -140,8 +141,10 @@ def _landing_file(path: Path, landing: Path, root: Path) -> LandingFile:
     if len(delivery) > DELIVERY_WIDTH or len(path.name) > FILE_WIDTH:
         limit = f"a delivery id may have {DELIVERY_WIDTH} characters and a file name {FILE_WIDTH}"
         raise DeliveryError(relative, f"cannot be put in order; {limit}")
-    if _NOT_IN_A_FILE_NAME & set(relative):
-        raise DeliveryError(relative, "has a colon or a backslash in its name, which Spark cannot read; rename it")
+    if unusable := (_NOT_IN_A_FILE_NAME & set(relative)) | (_NOT_IN_A_DELIVERY & set(delivery)):
+        raise DeliveryError(
+            relative, f"has {' '.join(sorted(unusable))} in its name, which Spark cannot read; rename it"
+        )
     return LandingFile(path, relative, delivery)
 
 
@@ -211,7 +214,7 @@ def _json_names(spark: SparkSession, landing: Path, feed: Feed, files: list[Land
 
 
 def _first_record(file: LandingFile, feed: Feed) -> list[str]:
-    """The first record of a text file, after the whole file proved to be readable.
+    """The first record of a CSV file (none for JSON), after the whole file proved to be readable.
 
     Spark would replace what it cannot decode or unpack, and a wrong encoding would make a change of every name that has
     an umlaut.
@@ -223,7 +226,7 @@ def _first_record(file: LandingFile, feed: Feed) -> list[str]:
             text.seek(0)
             if text.read(1) != _BYTE_ORDER_MARK:
                 text.seek(0)
-            record = next(csv.reader(text, delimiter=feed.delimiter), [])
+            record = next(csv.reader(text, delimiter=feed.delimiter), []) if feed.format is FileFormat.CSV else []
     except (OSError, EOFError, zlib.error, UnicodeError, csv.Error) as error:
         raise DeliveryError(file.relative, f"cannot be read as {feed.encoding}: {error}") from None
     if is_damaged:

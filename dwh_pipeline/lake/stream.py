@@ -7,7 +7,6 @@ dropped here, so a lost checkpoint costs a second listing, never a duplicate and
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -47,17 +46,19 @@ def ingest(
         LandingError: the folder of the feed is missing.
         WarehouseError: whatever `append` raises; the micro-batch is not committed and comes again in the next run.
     """
-    files = {str(file.path): file for file in complete_files(landing, feed)}
-    if not files:
+    deliveries = {file.delivery for file in complete_files(landing, feed)}
+    if not deliveries:
         return StreamProgress(files=0, rows=0)
-    loaded: list[tuple[int, int]] = []
+    loaded: list[StreamProgress] = []
     failed: list[Exception] = []
 
     def take(batch: DataFrame, _batch_id: int) -> None:
-        offered = [files[path] for path in _paths(batch) if path in files]
+        # Listed after Spark's own listing, so that no file which Spark will remember as seen is missing here.
+        complete = {str(file.path): file for file in complete_files(landing, feed)}
+        offered = [complete[path] for path in _paths(batch) if path in complete]
         fresh = _not_in_bronze(spark, bronze, offered)
         try:
-            loaded.append((len(fresh), append(fresh) if fresh else 0))
+            loaded.append(StreamProgress(len(fresh), append(fresh) if fresh else 0))
         except Exception as error:
             failed.append(error)
             raise
@@ -68,7 +69,7 @@ def ingest(
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", _NEVER_TOO_OLD)
         .option("maxFilesPerTrigger", feed.max_files_per_trigger)
-        .load(_glob(landing / feed.name, {file.delivery for file in files.values()}))
+        .load(_glob(landing / feed.name, deliveries))
         .select("path")
         .writeStream.trigger(availableNow=True)
         .option("checkpointLocation", str(checkpoint))
@@ -79,11 +80,11 @@ def ingest(
         query.awaitTermination()
     except StreamingQueryException as error:
         raise (failed[0] if failed else error) from None
-    return StreamProgress(files=sum(files for files, _ in loaded), rows=sum(rows for _, rows in loaded))
+    return StreamProgress(sum(batch.files for batch in loaded), sum(batch.rows for batch in loaded))
 
 
 def _paths(batch: DataFrame) -> list[str]:
-    return sorted(unquote(row.path.removeprefix("file:").replace("//", "/")) for row in batch.collect())
+    return sorted(str(Path(row.path.removeprefix("file:"))) for row in batch.collect())
 
 
 def _not_in_bronze(spark: SparkSession, bronze: str, offered: list[LandingFile]) -> tuple[LandingFile, ...]:

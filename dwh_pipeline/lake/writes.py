@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import Written
 from dwh_pipeline.contracts.table import LOADED_AT, TableContract
-from dwh_pipeline.errors import ContractViolationError
+from dwh_pipeline.errors import ContractViolationError, OvertakenError
 from dwh_pipeline.lake import catalog
 
 _CHANGE = "_change"
@@ -92,8 +92,11 @@ def plan_change(
 def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = None) -> Written:
     """Carry out a planned write in one commit, or in none if there is nothing to do. The plan is closed.
 
-    `guard` is a condition on target `t` and source `s` under which a matched row may be updated: it keeps a plan that was
-    overtaken by a newer one from rolling rows back.
+    `guard` is a condition on target `t` and source `s` under which a matched row may be updated: it keeps a plan that
+    was overtaken by a newer one from rolling rows back.
+
+    Raises:
+        OvertakenError: the table is no longer what the plan was made for; running again makes a new plan.
     """
     contract, table = plan.contract, plan.table
     catalog.ensure(spark, table, contract)
@@ -102,10 +105,12 @@ def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = 
             return Written()
         view = f"changes_{uuid4().hex}"
         plan.changes.createOrReplaceTempView(view)
-        spark.sql(_merge_statement(plan, view, guard))
+        affected = spark.sql(_merge_statement(plan, view, guard)).collect()[0]["num_affected_rows"]
         spark.catalog.dropTempView(view)
     finally:
         plan.close()
+    if affected != plan.inserted + plan.updated + plan.deleted:
+        raise OvertakenError(table)
     return Written(plan.inserted, plan.updated, plan.deleted, catalog.last_commit(spark))
 
 
@@ -121,10 +126,14 @@ def _merge_statement(plan: TableChange, view: str, guard: str | None) -> str:
         clauses.append(f"WHEN MATCHED AND s.{_CHANGE} = 'delete' THEN DELETE")
     if plan.updated:
         updates = ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
-        clauses.append(f"WHEN MATCHED AND s.{_CHANGE} = 'update'{f' AND ({guard})' if guard else ''} THEN UPDATE SET {updates}")
+        clauses.append(
+            f"WHEN MATCHED AND s.{_CHANGE} = 'update'{f' AND ({guard})' if guard else ''} THEN UPDATE SET {updates}"
+        )
     if plan.inserted:
         names = ", ".join(f"`{name}`" for name in values)
-        clauses.append(f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({', '.join(values.values())})")
+        clauses.append(
+            f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({', '.join(values.values())})"
+        )
     return " ".join(clauses)
 
 

@@ -49,7 +49,9 @@ def run(
         rows=spark.table(target).count(),
         written=Written(inserted=appended, version=version),
         deliveries=tuple(
-            DeliveryCounts(contract.qualified_name, delivery, False, rows, {Outcome.INSERTED: rows})
+            DeliveryCounts(
+                contract.qualified_name, delivery, is_replay=False, rows_read=rows, outcomes={Outcome.INSERTED: rows}
+            )
             for delivery, rows in sorted(deliveries.items())
         ),
         started_at=started_at,
@@ -65,7 +67,8 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
     def append(files: tuple[LandingFile, ...]) -> int:
         rows = bronze.build(read_files(spark, landing, feed, files), feed).persist()
         counts = _count(rows, feed)
-        writes.append(spark, target, contract, rows)
+        if counts:
+            writes.append(spark, target, contract, rows)
         rows.unpersist()
         for delivery, count in counts.items():
             deliveries[delivery] = deliveries.get(delivery, 0) + count

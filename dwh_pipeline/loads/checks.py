@@ -8,19 +8,20 @@ from pyspark.sql import DataFrame, SparkSession
 from dwh_pipeline.contracts.table import StoredAs, TableContract
 from dwh_pipeline.errors import ExpectationFailedError
 from dwh_pipeline.lake import catalog
+from dwh_pipeline.loads.silver import read_bronze_changes
 from dwh_pipeline.quality import expectations
 from dwh_pipeline.quality.expectations import Finding
-from dwh_pipeline.loads.silver import read_bronze_changes
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
 from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line
 from dwh_pipeline.tables.registry import GOLD, SILVER
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """An expectation of one table.
 
-    `ask(spark, catalog)` reads what it needs and answers. `blocking`: nothing may be built on the table while it does not
-    hold; the others are for people to look at.
+    `ask(spark, catalog)` reads what it needs and answers. `blocking`: nothing may be built on the table while it does
+    not hold; the others are for people to look at.
     """
 
     contract: TableContract
@@ -30,19 +31,14 @@ class Check:
     blocking: bool = True
 
 
-def checks_of(contract: TableContract) -> tuple[Check, ...]:
-    """The checks of a table."""
-    return tuple(check for check in CHECKS if check.contract is contract)
-
-
-def require_healthy(spark: SparkSession, catalog_name: str, contracts: tuple[TableContract, ...]) -> None:
-    """Every blocking expectation of these tables holds.
+def require_healthy(spark: SparkSession, catalog_name: str, tables: set[str]) -> None:
+    """Every blocking expectation of these tables (`schema.name`) holds.
 
     Raises:
         ExpectationFailedError: names the table, the expectation and the number of rows that break it.
         TableNotFoundError: a table is not there yet.
     """
-    for check in (check for contract in contracts for check in checks_of(contract) if check.blocking):
+    for check in (check for check in CHECKS if check.blocking and check.contract.qualified_name in tables):
         finding = check.ask(spark, catalog_name)
         if not finding.passed:
             raise ExpectationFailedError(check.contract.qualified_name, check.name, finding.failing_rows)
@@ -59,13 +55,15 @@ def _key_checks(contract: TableContract) -> tuple[Check, ...]:
             contract,
             "primary_key_is_unique",
             f"No two rows have the same {', '.join(contract.primary_key)}",
-            lambda *at: expectations.primary_key_is_unique(_rows(*at, contract), contract.primary_key),
+            lambda spark, catalog_name: expectations.primary_key_is_unique(
+                _rows(spark, catalog_name, contract), contract.primary_key
+            ),
         ),
         Check(
             contract,
             "key_is_not_null",
             f"No row has NULL in {', '.join(never_null)}",
-            lambda *at: expectations.key_is_not_null(_rows(*at, contract), never_null),
+            lambda spark, catalog_name: expectations.key_is_not_null(_rows(spark, catalog_name, contract), never_null),
         ),
     )
 
@@ -76,13 +74,17 @@ def _version_checks(contract: TableContract, business_key: tuple[str, ...]) -> t
             contract,
             "one_current_version",
             "A key has one current version, or none if it is deleted",
-            lambda *at: expectations.one_current_version(_rows(*at, contract), business_key),
+            lambda spark, catalog_name: expectations.one_current_version(
+                _rows(spark, catalog_name, contract), business_key
+            ),
         ),
         Check(
             contract,
             "intervals_do_not_overlap",
             "At each instant a key has at most one version",
-            lambda *at: expectations.intervals_do_not_overlap(_rows(*at, contract), business_key),
+            lambda spark, catalog_name: expectations.intervals_do_not_overlap(
+                _rows(spark, catalog_name, contract), business_key
+            ),
         ),
     )
 
@@ -93,8 +95,10 @@ def _aggregate_check() -> Check:
         contract,
         "aggregate_equals_fact",
         "The monthly revenue is exactly the sum over the fact",
-        lambda *at: expectations.aggregate_equals_fact(
-            _rows(*at, contract), agg_revenue_month.build(_rows(*at, fct_order_line.CONTRACT)), contract.compared_columns
+        lambda spark, catalog_name: expectations.aggregate_equals_fact(
+            _rows(spark, catalog_name, contract),
+            agg_revenue_month.build(_rows(spark, catalog_name, fct_order_line.CONTRACT)),
+            contract.compared_columns,
         ),
     )
 

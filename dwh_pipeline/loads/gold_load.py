@@ -13,7 +13,15 @@ from dwh_pipeline.contracts.outcomes import LoadReport
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.lake import catalog, writes
 from dwh_pipeline.loads.checks import require_healthy
-from dwh_pipeline.tables import agg_revenue_month, customer, dim_customer, fct_order_line, sales_order, sales_order_line
+from dwh_pipeline.tables import (
+    agg_revenue_month,
+    customer,
+    dim_customer,
+    fct_order_line,
+    registry,
+    sales_order,
+    sales_order_line,
+)
 
 Read = Callable[[TableContract], DataFrame]
 
@@ -25,21 +33,14 @@ def build_dim_customer(read: Read) -> DataFrame:
 
 def build_fct_order_line(read: Read) -> DataFrame:
     """Rows of `gold.fct_order_line`; `read` gives the rows of a table by its contract."""
-    return fct_order_line.build(read(sales_order_line.CONTRACT), read(sales_order.CONTRACT), read(dim_customer.CONTRACT))
+    return fct_order_line.build(
+        read(sales_order_line.CONTRACT), read(sales_order.CONTRACT), read(dim_customer.CONTRACT)
+    )
 
 
 def build_agg_revenue_month(read: Read) -> DataFrame:
     """Rows of `gold.agg_revenue_month`; `read` gives the rows of a table by its contract."""
     return agg_revenue_month.build(read(fct_order_line.CONTRACT))
-
-
-# Each build is looked up by its name in this module when it is called, so that a test can put another in its place.
-_BUILDS: dict[TableContract, Callable[[Read], DataFrame]] = {
-    dim_customer.CONTRACT: lambda read: build_dim_customer(read),
-    fct_order_line.CONTRACT: lambda read: build_fct_order_line(read),
-    agg_revenue_month.CONTRACT: lambda read: build_agg_revenue_month(read),
-}
-GUARDED = (customer.CONTRACT, sales_order.CONTRACT, sales_order_line.CONTRACT)
 
 
 def run(spark: SparkSession, catalog_name: str = catalog.DEFAULT_CATALOG) -> tuple[LoadReport, ...]:
@@ -49,13 +50,14 @@ def run(spark: SparkSession, catalog_name: str = catalog.DEFAULT_CATALOG) -> tup
         TableNotFoundError: a silver table is not there yet.
         ExpectationFailedError: a silver table breaks an expectation; gold was left as it is.
     """
-    require_healthy(spark, catalog_name, GUARDED)
-    return tuple(_write(spark, catalog_name, contract) for contract in _BUILDS)
+    built = {contract.qualified_name for contract in registry.GOLD}
+    require_healthy(spark, catalog_name, {name for contract in registry.GOLD for name in contract.upstream} - built)
+    return tuple(_write(spark, catalog_name, contract) for contract in registry.GOLD)
 
 
 def run_table(spark: SparkSession, catalog_name: str, contract: TableContract) -> LoadReport:
-    """Build one gold table from what is stored. Raises as `run` does."""
-    require_healthy(spark, catalog_name, GUARDED)
+    """Build one gold table from what is stored. Raises as `run` does, for the tables that it reads."""
+    require_healthy(spark, catalog_name, set(contract.upstream))
     return _write(spark, catalog_name, contract)
 
 
@@ -66,7 +68,7 @@ def _write(spark: SparkSession, catalog_name: str, contract: TableContract) -> L
     def read(other: TableContract) -> DataFrame:
         return catalog.read(spark, f"{catalog_name}.{other.qualified_name}")
 
-    written = writes.replace_where_different(spark, table, contract, _BUILDS[contract](read))
+    written = writes.replace_where_different(spark, table, contract, _build(contract, read))
     return LoadReport(
         table=contract.qualified_name,
         rows=catalog.read(spark, table).count(),
@@ -75,3 +77,16 @@ def _write(spark: SparkSession, catalog_name: str, contract: TableContract) -> L
         started_at=started_at,
         seconds=(datetime.now(UTC) - started_at).total_seconds(),
     )
+
+
+def _build(contract: TableContract, read: Read) -> DataFrame:
+    """The build of a table, looked up in this module when it is called, so that a test can put another in its place."""
+    match contract.name:
+        case "dim_customer":
+            return build_dim_customer(read)
+        case "fct_order_line":
+            return build_fct_order_line(read)
+        case "agg_revenue_month":
+            return build_agg_revenue_month(read)
+        case other:
+            raise ValueError(f"gold has no build for {other}")

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
+from dwh_pipeline.contracts.table import StoredAs
 from dwh_pipeline.errors import DeliveryNotFoundError
 from dwh_pipeline.lake import catalog, ledger, writes
 from dwh_pipeline.sap.fields import TCURX, SapTable
@@ -22,9 +23,10 @@ from dwh_pipeline.tables.changes import LOCATION, read_changes
 from dwh_pipeline.tables.currencies import DECIMALS_COLUMNS, decimals_by_currency
 from dwh_pipeline.tables.silver import Reference, SilverTable
 
-# The newest change wins; an equal one may only be derived again. Both were decided when the plan was made: this keeps a
-# plan that a newer load has overtaken from taking rows back.
-_GUARD = "s.change_seq >= t.change_seq"
+# A matched row is updated only by a newer change, or derived again from an equal one. The plan decides so already; this
+# keeps a plan that a newer load has overtaken from taking rows back. A version of SCD2 is no such row: a late change
+# that becomes the first version rightly lowers the change_seq of the version that starts the history.
+_GUARDS = {StoredAs.SCD1: "s.change_seq >= t.change_seq", StoredAs.SCD2: None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,12 @@ def run(spark: SparkSession, source: str, target: str, table: SilverTable, batch
         TableNotFoundError: bronze is not there yet.
         DeliveryNotFoundError: bronze does not hold the delivery `batch_id`.
         LedgerMismatchError: rows were lost or counted twice; nothing was written.
+        OvertakenError: another load changed the table meanwhile; run again.
     """
     return apply(spark, plan(spark, source, target, table, batch_id))
 
 
-def plan(
-    spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None
-) -> SilverPlan:
+def plan(spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None) -> SilverPlan:
     """What `run` would do. Reads only. Raises as `run` does."""
     started_at = datetime.now(UTC)
     delivered = catalog.read(spark, source)
@@ -67,11 +68,13 @@ def plan(
     held = ledger.delivered_rows(delivered)
     if batch_id is not None and batch_id not in held:
         raise DeliveryNotFoundError(source, batch_id, tuple(sorted(held)))
-    pending = [batch_id] if batch_id is not None else sorted(id_ for id_, rows in held.items() if loaded.get(id_) != rows)
+    stored = catalog.read(spark, target) if catalog.exists(spark, target) else None
+    # A table that is not there has taken nothing, whatever the ledger remembers of one that was.
+    done = loaded if stored is not None else {}
+    pending = [batch_id] if batch_id is not None else sorted(id_ for id_, rows in held.items() if done.get(id_) != rows)
 
     value_format = _value_format(spark, source)
     reference = _reference(spark, source, table, value_format)
-    stored = catalog.read(spark, target) if catalog.exists(spark, target) else None
     stale_keys = _if_any(table.stale_keys(stored, reference)) if table.stale_keys and stored is not None else None
     if not pending and stale_keys is None:
         return SilverPlan(table, target, None, None, None, (), started_at)
@@ -95,7 +98,8 @@ def plan(
     )
     counted = _counts(table.outcomes(history, before, change.changes), rejected)
     deliveries = [
-        DeliveryCounts(table.contract.qualified_name, id_, id_ in loaded, held[id_], counted.get(id_, {})) for id_ in pending
+        DeliveryCounts(table.contract.qualified_name, id_, id_ in loaded, held[id_], counted.get(id_, {}))
+        for id_ in pending
     ]
     if stale_keys is not None:
         deliveries += _derived_again(table, stale_keys.join(good, list(table.keys), "left_anti").count())
@@ -122,7 +126,11 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     """
     table, contract = planned.table, planned.table.contract
     quarantined = catalog.sibling(planned.target, quarantine.CONTRACT.qualified_name)
-    for name, described in ((planned.target, contract), (quarantined, quarantine.CONTRACT), (_ledger(planned.target), load_ledger.CONTRACT)):
+    for name, described in (
+        (planned.target, contract),
+        (quarantined, quarantine.CONTRACT),
+        (_ledger(planned.target), load_ledger.CONTRACT),
+    ):
         catalog.ensure(spark, name, described)
     written = Written()
     if planned.change is not None:
@@ -130,7 +138,7 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
             writes.replace_where_different(
                 spark, quarantined, quarantine.CONTRACT, planned.rejected, stored=planned.stored_rejected
             )
-        written = writes.apply_change(spark, planned.change, guard=_GUARD)
+        written = writes.apply_change(spark, planned.change, guard=_GUARDS[contract.stored_as])
         ledger.record(
             spark,
             _ledger(planned.target),
@@ -224,7 +232,11 @@ def _derived_again(table: SilverTable, rows: int) -> list[DeliveryCounts]:
     """Rows that no pending delivery touches, written again because what they depend on has changed."""
     if not rows:
         return []
-    return [DeliveryCounts(table.contract.qualified_name, None, False, rows, {Outcome.REDERIVED: rows})]
+    return [
+        DeliveryCounts(
+            table.contract.qualified_name, None, is_replay=False, rows_read=rows, outcomes={Outcome.REDERIVED: rows}
+        )
+    ]
 
 
 def _ledger(target: str) -> str:

@@ -1,7 +1,7 @@
 """What has to be true of a table. Each expectation counts the rows that break it and names a few of them.
 
-No expectation collects rows: it answers with one count and at most `SAMPLES` keys. A name is the sentence that is true when it
-passes.
+No expectation collects rows: it answers with one count and at most `SAMPLES` keys. A name is the sentence that is true
+when it passes.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,9 @@ def one_current_version(versions: DataFrame, keys: tuple[str, ...]) -> Finding:
     """
     newest_first = Window.partitionBy(*keys).orderBy(F.desc("_tech_valid_from"))
     is_open = F.col("_tech_valid_to").isNull()
-    ranked = versions.select(*keys, "_tech_is_current", is_open.alias("is_open"), F.row_number().over(newest_first).alias("n"))
+    ranked = versions.select(
+        *keys, "_tech_is_current", is_open.alias("is_open"), F.row_number().over(newest_first).alias("n")
+    )
     wrong = (F.col("_tech_is_current") != F.col("is_open")) | (F.col("_tech_is_current") & (F.col("n") > 1))
     return _finding(ranked.where(wrong).select(*keys).distinct())
 
@@ -55,7 +57,9 @@ def intervals_do_not_overlap(versions: DataFrame, keys: tuple[str, ...]) -> Find
     following = F.lead("_tech_valid_from").over(Window.partitionBy(*keys).orderBy("_tech_valid_from"))
     dated = versions.select(*keys, "_tech_valid_from", "_tech_valid_to", following.alias("next_from"))
     empty = F.col("_tech_valid_to") <= F.col("_tech_valid_from")
-    overlaps = F.col("next_from").isNotNull() & (F.col("_tech_valid_to").isNull() | (F.col("_tech_valid_to") > F.col("next_from")))
+    overlaps = F.col("next_from").isNotNull() & (
+        F.col("_tech_valid_to").isNull() | (F.col("_tech_valid_to") > F.col("next_from"))
+    )
     return _finding(dated.where(F.coalesce(empty, F.lit(False)) | overlaps))  # noqa: FBT003
 
 
@@ -70,13 +74,17 @@ def changes_have_one_content(changes: DataFrame, keys: tuple[str, ...]) -> Findi
 
     Computed on bronze, so the answer does not depend on the order of arrival.
     """
-    contents = changes.groupBy(*keys, "change_seq", "change_op").agg(F.count_distinct("_tech_row_hash").alias("contents"))
+    contents = changes.groupBy(*keys, "change_seq", "change_op").agg(
+        F.count_distinct("_tech_row_hash").alias("contents")
+    )
     return _finding(contents.where(F.col("contents") > 1).select(*keys).distinct())
 
 
 def _finding(failing: DataFrame) -> Finding:
     """Count the failing rows and sample some, in one pass."""
-    sample = F.slice(F.sort_array(F.collect_list(F.when(F.col("_n") <= SAMPLES, F.to_json(F.struct(*failing.columns))))), 1, SAMPLES)
+    sample = F.slice(
+        F.sort_array(F.collect_list(F.when(F.col("_n") <= SAMPLES, F.to_json(F.struct(*failing.columns))))), 1, SAMPLES
+    )
     numbered = failing.withColumn("_n", F.monotonically_increasing_id() % (1 << 33) + 1)
     row = numbered.agg(F.count("*").alias("failing_rows"), sample.alias("samples")).collect()[0]
     return Finding(row["failing_rows"], tuple(row["samples"]))

@@ -24,8 +24,9 @@ _MATERIAL_PAD = 18  # numeric material numbers are padded to 18 digits even in t
 
 # Patterns end in \z: in Java `$` would let a line break through behind the last character.
 _DIGITS = r"^\d+\z"
-_TIME = r"^(([01]\d|2[0-3])[0-5]\d[0-5]\d|240000)\z"  # 240000 is the end of the day
+_TIME = r"^(([01]\d|2[0-3]):?[0-5]\d:?[0-5]\d|24:?00:?00)\z"  # 240000 is the end of the day
 _TIMESTAMP = r"^(?!0000)\d{14}([.,]\d{0,7})?\z"
+_ISO_TIMESTAMP = r"^(?!0000)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?\z"
 _ZERO_TIMESTAMP = r"^0+([.,]0*)?\z"
 # Digits behind the 12th decimal would be rounded away without a word, so they have to be zeros.
 _UNSIGNED = {
@@ -135,10 +136,12 @@ def _filled(date_format: str, digit: str) -> str:
 
 
 def _timestamp(delivered: Column) -> Column:
-    """TIMESTAMPL (UTC, `yyyyMMddHHmmss.fffffff`) to the microsecond."""
+    """TIMESTAMPL (UTC, `yyyyMMddHHmmss.fffffff`, or as ISO 8601 has it) to the microsecond."""
     micros = F.rpad(F.substring(delivered, 16, 6), 6, "0")
     read = F.try_to_timestamp(F.concat(F.substring(delivered, 1, 14), F.lit("."), micros), F.lit(TIME_PATTERN))
-    return F.when(delivered.rlike(_TIMESTAMP), read)
+    return F.when(delivered.rlike(_TIMESTAMP), read).when(
+        delivered.rlike(_ISO_TIMESTAMP), F.try_to_timestamp(delivered)
+    )
 
 
 def _number(type_: str, decimal: Decimal) -> Callable[[Column], Column]:
@@ -240,7 +243,7 @@ _READERS: dict[Kind, Callable[[SapField, ValueFormat], _Reader]] = {
     Kind.DIGITS: _numc,
     Kind.DATE: _dats,
     Kind.TIME: lambda _field, _value_format: _Reader(
-        lambda delivered: F.when(delivered.rlike(_TIME), delivered), "is no time HHMMSS"
+        lambda delivered: F.when(delivered.rlike(_TIME), F.translate(delivered, ":", "")), "is no time HHMMSS"
     ),
     Kind.TIMESTAMP: lambda _field, _value_format: _Reader(_timestamp, "is no UTC time stamp", _ZERO_TIMESTAMP),
     Kind.AMOUNT: _amount,

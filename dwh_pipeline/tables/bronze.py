@@ -72,7 +72,7 @@ def build(delivered: DataFrame, feed: Feed) -> DataFrame:
 
 
 def typed_columns(table: SapTable, present: list[str]) -> list[str]:
-    """Select expressions of the typed view: canonical names for the fields that bronze has, technical columns as they are."""
+    """Select expressions of the typed view: canonical names for the fields that bronze has, then technical columns."""
     names = {name.upper(): name for name in present}
     fields = [f"`{names[field.name]}` AS `{field.canonical}`" for field in table.fields if field.name in names]
     return [*fields, *(name for name in TECHNICAL_NAMES if name.upper() in names)]

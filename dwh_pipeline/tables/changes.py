@@ -12,6 +12,7 @@ from dwh_pipeline.sap.operations import UPSERTS, Operation, is_operation, operat
 from dwh_pipeline.sap.values import ValueFormat, reason, text, value
 
 _MALFORMED = "malformed record: it does not split into the columns of its file"
+_EXACT_TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # JSON would stop at milliseconds
 LOCATION = ("_tech_batch_id", "_tech_source_file", "_tech_row_number")
 
 
@@ -24,7 +25,9 @@ def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -
     """
     present = set(typed.columns)
     fields = table.fields
-    delivered = {f.canonical: F.col(f.canonical) if f.canonical in present else F.lit(None).cast("string") for f in fields}
+    delivered = {
+        f.canonical: F.col(f.canonical) if f.canonical in present else F.lit(None).cast("string") for f in fields
+    }
     technical = [name for name in typed.columns if name not in delivered]
     # Texts, values and reasons are separate steps over columns of their own (not over one struct, whose fields Spark
     # would write out again wherever they are used): so no expression is planned, or computed, twice.
@@ -39,7 +42,10 @@ def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -
     key_problems = [
         problem
         for key in table.keys
-        for problem in (complaints[key.canonical], F.when(F.col(key.canonical).isNull(), F.lit(f"null_key: {key.name} is missing")))
+        for problem in (
+            complaints[key.canonical],
+            F.when(F.col(key.canonical).isNull(), F.lit(f"null_key: {key.name} is missing")),
+        )
     ]
     problems = [
         *([F.when(F.col("_corrupt_record").isNotNull(), F.lit(_MALFORMED))] if "_corrupt_record" in present else []),
@@ -48,7 +54,7 @@ def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -
         F.when(~_known_operation(), F.concat(F.lit("change_op is unknown: "), F.coalesce("change_op", F.lit("NULL")))),
         F.when(has_values, F.coalesce(F.lit(None), *(c for name in attributes if (c := complaints[name]) is not None))),
     ]
-    content = F.sha2(F.to_json(F.struct(*attributes)), 256)
+    content = F.sha2(F.to_json(F.struct(*attributes), {"timestampFormat": _EXACT_TIMESTAMP}), 256)
     return read.select(
         *(field.canonical for field in fields),
         *(name for name in technical if name != "_tech_row_hash"),
@@ -77,10 +83,14 @@ def mark(history: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     delivery, loaded earlier, has the same change with other or with the same content. Only pending rows are returned.
     """
     # Everything below happens inside one key: moving the rows once is enough for all windows.
-    narrow = history.select(*keys, "change_seq", "change_op", *LOCATION, "_tech_row_hash", "_pending").repartition(*keys)
+    narrow = history.select(*keys, "change_seq", "change_op", *LOCATION, "_tech_row_hash", "_pending").repartition(
+        *keys
+    )
     is_before_image = is_operation(Operation.BEFORE_IMAGE)
     order = order_of_change()
-    ranked = narrow.withColumns({"_order": order, "rank": F.when(is_before_image, -1).otherwise(order["rank"]), "_hash": order["hash"]})
+    ranked = narrow.withColumns(
+        {"_order": order, "rank": F.when(is_before_image, -1).otherwise(order["rank"]), "_hash": order["hash"]}
+    )
     same_change = Window.partitionBy(*keys, "change_seq", "rank")
     same_content = Window.partitionBy(*keys, "change_seq", "rank", "_hash", "_pending").orderBy(*LOCATION[1:])
     same_seq = Window.partitionBy(*keys, "change_seq", "_pending")

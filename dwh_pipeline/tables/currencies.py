@@ -38,8 +38,12 @@ def applied_decimals(amounts: Amounts) -> Column:
 def shifted(rows: DataFrame, table: SapTable, decimals: DataFrame, amounts: Amounts) -> DataFrame:
     """Rows with every amount of the SAP table in the decimals of `currency`, and `currency_decimals` beside them."""
     money = {field.canonical: field.type for field in table.fields if field.kind is Kind.AMOUNT}
-    joined = rows.join(F.broadcast(decimals), "currency", "left").withColumn(APPLIED_DECIMALS.name, applied_decimals(amounts))
-    shift = {name: in_own_decimals(F.col(name), F.col(APPLIED_DECIMALS.name), type_=type_) for name, type_ in money.items()}
+    joined = rows.join(F.broadcast(decimals), "currency", "left").withColumn(
+        APPLIED_DECIMALS.name, applied_decimals(amounts)
+    )
+    shift = {
+        name: in_own_decimals(F.col(name), F.col(APPLIED_DECIMALS.name), type_=type_) for name, type_ in money.items()
+    }
     return joined.withColumns(shift).drop("tcurx_decimals")
 
 

@@ -19,7 +19,9 @@ CONTRACT = TableContract(
     name="dim_customer",
     description="Customers as facts see them: one row per version, and the unknown member (customer_key -1)",
     columns=(
-        ContractColumn("customer_key", "STRING", "Hash of client, customer and valid_from; -1 is unknown", nullable=False),
+        ContractColumn(
+            "customer_key", "STRING", "Hash of client, customer and valid_from; -1 is unknown", nullable=False
+        ),
         *(ContractColumn(column.name, column.type, column.description) for column in field_columns(KNA1)[:2]),
         *(ContractColumn(field.canonical, field.type, f"{field.name}: {field.description}") for field in _ATTRIBUTES),
         ContractColumn("valid_from", "TIMESTAMP", "Start of the version (UTC, inclusive)", nullable=False),
@@ -47,7 +49,9 @@ def build(customers: DataFrame) -> DataFrame:
         "client_id",
         "customer_id",
         *(
-            F.when(~F.col("_blocked"), F.col(field.canonical)).alias(field.canonical) if field.personal else field.canonical
+            F.when(~F.col("_blocked"), F.col(field.canonical)).alias(field.canonical)
+            if field.personal
+            else field.canonical
             for field in _ATTRIBUTES
         ),
         F.col("_tech_valid_from").alias("valid_from"),

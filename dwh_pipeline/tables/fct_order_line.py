@@ -21,7 +21,12 @@ CONTRACT = TableContract(
         Column("client_id", "STRING", "Client", nullable=False),
         Column("order_id", "STRING", "Sales document", nullable=False),
         Column("line_number", "STRING", "Sales document item", nullable=False),
-        Column("customer_key", "STRING", "Version of the customer at the end of the document date; -1 unknown", nullable=False),
+        Column(
+            "customer_key",
+            "STRING",
+            "Version of the customer at the end of the document date; -1 unknown",
+            nullable=False,
+        ),
         Column("customer_id", "STRING", "Sold-to party of the header; NULL while the header is missing"),
         Column("product_id", "STRING", "Material"),
         Column("document_date", "DATE", "Document date of the header"),
@@ -59,7 +64,11 @@ def build(lines: DataFrame, orders: DataFrame, dimension: DataFrame) -> DataFram
         F.col("currency_decimals").alias("header_decimals"),
     )
     versions = dimension.select(
-        F.col("client_id").alias("dim_client_id"), F.col("customer_id").alias("dim_customer_id"), "customer_key", "valid_from", "valid_to"
+        F.col("client_id").alias("dim_client_id"),
+        F.col("customer_id").alias("dim_customer_id"),
+        "customer_key",
+        "valid_from",
+        "valid_to",
     )
     end_of_day = F.date_add("document_date", 1).cast("timestamp")
     in_effect = (
@@ -68,7 +77,11 @@ def build(lines: DataFrame, orders: DataFrame, dimension: DataFrame) -> DataFram
         & (F.col("valid_from") < end_of_day)
         & (F.col("valid_to").isNull() | (F.col("valid_to") >= end_of_day))
     )
-    joined = lines.where(~F.col("is_deleted")).join(header, ["client_id", "order_id"], "left").join(versions, in_effect, "left")
+    joined = (
+        lines.where(~F.col("is_deleted"))
+        .join(header, ["client_id", "order_id"], "left")
+        .join(versions, in_effect, "left")
+    )
     # A line without a currency has its header's, and with it the decimals that its amounts were not shifted by.
     borrowed = F.col("currency").isNull() & F.col("currency_decimals").isNotNull()
     decimals = F.when(borrowed, F.col("header_decimals"))

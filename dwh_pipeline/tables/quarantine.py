@@ -1,4 +1,4 @@
-"""Rows that silver cannot take: where they are, why, and the raw record. Correcting the cause and replaying empties it."""
+"""Rows that silver cannot take: where, why, and the raw record. Correcting the cause and replaying empties it."""
 
 from dwh_pipeline.contracts.table import Column, StoredAs, TableContract
 

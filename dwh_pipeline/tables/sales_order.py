@@ -32,5 +32,7 @@ TABLE = SilverTable(
     source=VBAK,
     build=build,
     outcomes=lambda history, stored, changed: scd1.outcomes(history, stored, changed, CONTRACT.primary_key),
-    stale_keys=lambda stored, reference: stale_keys(stored, CONTRACT.primary_key, reference.decimals, reference.amounts),
+    stale_keys=lambda stored, reference: stale_keys(
+        stored, CONTRACT.primary_key, reference.decimals, reference.amounts
+    ),
 )

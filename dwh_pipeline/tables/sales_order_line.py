@@ -1,6 +1,6 @@
 """Sales order line (VBAP): the newest state of every order line, deleted ones as tombstones.
 
-`unit_price` is per one unit: SAP keeps the price per KPEIN units. It does not have to give the net value when multiplied.
+`unit_price` is per one unit: SAP keeps the price per KPEIN units. It need not give the net value when multiplied.
 """
 
 from pyspark.sql import DataFrame
@@ -12,7 +12,9 @@ from dwh_pipeline.tables import scd1
 from dwh_pipeline.tables.currencies import APPLIED_DECIMALS, shifted, stale_keys
 from dwh_pipeline.tables.silver import Reference, SilverTable, field_columns
 
-UNIT_PRICE = Column("unit_price", "DECIMAL(20,9)", "NETPR / KPEIN: net price of one unit, in the currency's own decimals")
+UNIT_PRICE = Column(
+    "unit_price", "DECIMAL(20,9)", "NETPR / KPEIN: net price of one unit, in the currency's own decimals"
+)
 
 CONTRACT = TableContract(
     schema="silver",
@@ -40,5 +42,7 @@ TABLE = SilverTable(
     source=VBAP,
     build=build,
     outcomes=lambda history, stored, changed: scd1.outcomes(history, stored, changed, CONTRACT.primary_key),
-    stale_keys=lambda stored, reference: stale_keys(stored, CONTRACT.primary_key, reference.decimals, reference.amounts),
+    stale_keys=lambda stored, reference: stale_keys(
+        stored, CONTRACT.primary_key, reference.decimals, reference.amounts
+    ),
 )

@@ -1,7 +1,7 @@
 """Type 1 with tombstones: the newest state of every key, from all its changes.
 
-The state is a pure function of the set of changes: attributes of the newest upsert, deletion and archiving of the newest
-change. So it does not matter in which order or how often changes arrive.
+The state is a pure function of the set of changes: attributes of the newest upsert, deletion and archiving of the
+newest change. So it does not matter in which order or how often changes arrive.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -14,7 +14,9 @@ from dwh_pipeline.sap.operations import UPSERTS, Operation, is_operation
 from dwh_pipeline.tables.changes import effective, mark, order_of_change
 
 STATE_COLUMNS = (
-    ContractColumn("is_deleted", "BOOLEAN", "The newest change is a deletion; the row stays as a tombstone", nullable=False),
+    ContractColumn(
+        "is_deleted", "BOOLEAN", "The newest change is a deletion; the row stays as a tombstone", nullable=False
+    ),
     ContractColumn("is_archived", "BOOLEAN", "The newest change is an archiving; revenue stays", nullable=False),
     CHANGE_SEQ,
     ROW_HASH,
@@ -22,7 +24,7 @@ STATE_COLUMNS = (
 
 
 def fold(history: DataFrame, keys: tuple[str, ...], attributes: tuple[str, ...]) -> DataFrame:
-    """One row per key: attributes as of the newest upsert, `is_deleted`, `is_archived` and `change_seq` of the newest change.
+    """One row per key: attributes of the newest upsert; `is_deleted`, `is_archived`, `change_seq` of the newest change.
 
     `_tech_row_hash` is that of the newest upsert; attributes of a key that was never upserted are NULL.
     """
@@ -60,7 +62,10 @@ def outcomes(history: DataFrame, stored: DataFrame, changed: DataFrame, keys: tu
         .when(F.col("stored_seq").isNull(), first)
         .when(_position("change_seq", F.col("rank")) > _position("stored_seq", F.col("stored_rank")), newer)
         .when(F.col("conflicts_before"), Outcome.CONFLICTING.value)
-        .when(F.col("change_seq") == F.col("stored_seq"), F.when(F.col("is_written"), Outcome.REDERIVED.value).otherwise(Outcome.EQUAL.value))
+        .when(
+            F.col("change_seq") == F.col("stored_seq"),
+            F.when(F.col("is_written"), Outcome.REDERIVED.value).otherwise(Outcome.EQUAL.value),
+        )
         .when(F.col("is_written"), Outcome.UPDATED.value)
         .otherwise(Outcome.OLDER.value)
     )

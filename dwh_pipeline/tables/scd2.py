@@ -1,7 +1,7 @@
 """Type 2 (SCD2): the versions of every key, from all its changes, dated by when each change happened.
 
-The history of a touched key is always folded whole, so a late change is woven in where it belongs. Intervals are half-open,
-`[valid_from, valid_to)`, and never come from the clock of the load.
+The history of a touched key is always folded whole, so a late change is woven in where it belongs. Intervals are
+half-open, `[valid_from, valid_to)`, and never come from the clock of the load.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -80,7 +80,9 @@ def versions(points: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     )
 
 
-def outcomes(history: DataFrame, points: DataFrame, stored: DataFrame, changed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+def outcomes(
+    history: DataFrame, points: DataFrame, stored: DataFrame, changed: DataFrame, keys: tuple[str, ...]
+) -> DataFrame:
     """The outcome of every pending change: columns `_tech_batch_id` and `outcome`.
 
     `points` are the change points after the load, `stored` the versions of the touched keys before it, `changed` the
@@ -100,7 +102,9 @@ def outcomes(history: DataFrame, points: DataFrame, stored: DataFrame, changed: 
     )
     late = F.coalesce(F.col("change_seq") < F.col("stored_seq"), F.lit(False))  # noqa: FBT003
     without_effect = F.when(late, Outcome.OLDER.value).otherwise(Outcome.EQUAL.value)
-    same_content = F.when(F.col("stored_hash") == F.col("_tech_row_hash"), Outcome.EQUAL.value).otherwise(Outcome.REDERIVED.value)
+    same_content = F.when(F.col("stored_hash") == F.col("_tech_row_hash"), Outcome.EQUAL.value).otherwise(
+        Outcome.REDERIVED.value
+    )
     outcome = (
         F.when(F.col("early_outcome").isNotNull(), F.col("early_outcome"))
         .when(F.col("conflicts_before"), Outcome.CONFLICTING.value)

@@ -1,4 +1,4 @@
-"""Cases D of public bug reports, each test named after its number. For D-03 and more of D-04 see `test_dagster_runs`."""
+"""Cases D of public bug reports, each test named after its number; D-03 and more of D-04 are in `test_dagster_runs`."""
 
 import re
 import tomllib

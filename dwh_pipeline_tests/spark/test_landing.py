@@ -111,9 +111,11 @@ def test_no_file_is_no_error_but_no_folder_is(tmp_path: Path) -> None:
         ("part-1.csv", "lies outside of a delivery"),
         (f"0001/{'x' * 77}.csv", "cannot be put in order"),
         (f"{'0' * 41}/part-1.csv", "cannot be put in order"),
-        ("0001/part:1.csv", "has a colon or a backslash"),
-        ("2026-04-01T06:00/part-1.csv", "has a colon or a backslash"),
-        ("0001/part\\1.csv", "has a colon or a backslash"),
+        ("0001/part:1.csv", "has : in its name"),
+        ("2026-04-01T06:00/part-1.csv", "has : in its name"),
+        ("0001/part\\1.csv", "in its name, which Spark cannot read"),
+        ("delta/[1]/part-1.csv", r"has \[ \] in its name"),
+        ("{1}/part-1.csv", "has { } in its name"),
     ],
 )
 def test_a_file_that_can_have_no_place_is_refused(tmp_path: Path, name: str, problem: str) -> None:
@@ -288,6 +290,12 @@ def test_a_json_line_that_is_no_object_is_kept_as_it_came(spark: SparkSession, t
         (3, None, "not json"),
         (4, "CLP", None),
     ]
+
+
+def test_a_json_line_may_be_long(spark: SparkSession, tmp_path: Path) -> None:
+    landing = put(tmp_path, {"0001/a.jsonl": json.dumps({"CURRKEY": "JPY", "TEXT": "x" * 200_000})})
+    (row,) = values_of(spark, landing, feed_of(format="jsonl"))
+    assert row["TEXT"] == "x" * 200_000
 
 
 def test_json_without_any_row_is_no_error(spark: SparkSession, tmp_path: Path) -> None:

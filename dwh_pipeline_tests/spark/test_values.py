@@ -237,7 +237,8 @@ def test_p01_the_end_of_the_day_is_a_time(spark: SparkSession) -> None:
             None: None,
             "240001": UNREADABLE,
             "236000": UNREADABLE,
-            "13:46:36": UNREADABLE,
+            "13:46:36": "134636",
+            "24:00:00": "240000",
             "1346": UNREADABLE,
         },
     )
@@ -261,7 +262,10 @@ def test_a_time_stamp_is_utc_to_the_microsecond(spark: SparkSession) -> None:
             "00000401134636": UNREADABLE,
             "20260401": UNREADABLE,
             "20260401134636.12345678": UNREADABLE,
-            "2026-04-01T13:46:36Z": UNREADABLE,
+            "2026-04-01T13:46:36Z": "2026-04-01 13:46:36",
+            "2026-04-01 13:46:36.25": "2026-04-01 13:46:36.25",
+            "2026-02-30 13:46:36": UNREADABLE,
+            "2026-04-01": UNREADABLE,
         },
     )
 

@@ -1,0 +1,61 @@
+"""What integration tests build on: a landing area from files, a loaded warehouse, and what it looks like. No test here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.lake import catalog
+from dwh_pipeline.loads import warehouse
+from dwh_pipeline.tables.registry import LOADED
+
+
+def write_landing(root: Path, feeds: str, files: Mapping[str, str]) -> Path:
+    """A landing area with these feeds and files (path below the root -> text)."""
+    for name, text in {"feeds.toml": feeds, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A warehouse in a lake of its own."""
+
+    spark: SparkSession
+    lake: Path
+    landing: Path
+
+    @property
+    def place(self) -> warehouse.Place:
+        catalog.use_lake(self.spark, self.lake)
+        return warehouse.Place(self.spark, self.landing, self.lake / "_checkpoints")
+
+    def load(self) -> dict[str, LoadReport]:
+        """Load everything that is new; reports by table."""
+        return {report.table: report for report in warehouse.run(self.place)}
+
+    def table(self, contract: TableContract) -> DataFrame:
+        """The rows of a table, without the time of loading."""
+        return catalog.read(self.spark, self.place.name(contract)).drop("_tech_loaded_at")
+
+    def outcomes(self, report: LoadReport) -> dict[str, int]:
+        """The outcomes of a load by name, for comparing."""
+        return {outcome.value: count for outcome, count in report.outcomes.items() if outcome in Outcome}
+
+    def versions(self) -> dict[str, int]:
+        """The newest Delta version of every table that loads write, from its log."""
+        return {
+            contract.qualified_name: max(int(path.stem) for path in log.glob("*.json"))
+            for contract in LOADED
+            if (log := self.lake / contract.schema / contract.name / "_delta_log").is_dir()
+        }
+
+
+def same_rows(one: DataFrame, other: DataFrame) -> bool:
+    """Equal as multisets."""
+    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
