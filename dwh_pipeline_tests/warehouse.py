@@ -1,4 +1,4 @@
-"""What integration tests build on: a landing area from files, a loaded warehouse, and what it looks like. No test here."""
+"""What integration tests build on: a landing area, a loaded warehouse, and what it looks like. No test here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ def use_lake(spark: SparkSession, root: Path) -> None:
         return
     if before is not None:
         for schema in SCHEMAS:
-            _forget_names(spark, f"{DEFAULT_CATALOG}.{schema}")
+            _forget_names(spark, f"{DEFAULT_CATALOG}.{schema}", Path(before))
     root.mkdir(parents=True, exist_ok=True)
     spark.conf.set(LAKE_ROOT, str(root))
 
@@ -115,13 +115,17 @@ def create_view(spark: SparkSession, view: str, source: str, columns: list[str])
     spark.sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {', '.join(columns)} FROM {source}")  # noqa: S608
 
 
-def _forget_names(spark: SparkSession, schema: str) -> None:
-    """Drop the names of external tables and views; their files stay. Managed tables are not ours and stay too."""
+def _forget_names(spark: SparkSession, schema: str, root: Path) -> None:
+    """Drop the names of the views of a schema, and of its tables in the lake at `root`; the files stay."""
     if not spark.catalog.databaseExists(schema):
         return
-    for entry in spark.catalog.listTables(schema):
-        if entry.tableType != "MANAGED":
-            spark.sql(f"DROP {'VIEW' if entry.tableType == 'VIEW' else 'TABLE'} {schema}.`{entry.name}`")
+    views = {row["viewName"] for row in spark.sql(f"SHOW VIEWS IN {schema}").collect()}
+    tables = spark.sql(f"SHOW TABLES IN {schema}").where("NOT isTemporary").collect()
+    for name in (row["tableName"] for row in tables):
+        if name in views:
+            spark.sql(f"DROP VIEW {schema}.`{name}`")
+        elif root.joinpath(schema.rsplit(".", maxsplit=1)[-1], name, "_delta_log").is_dir():
+            spark.sql(f"DROP TABLE {schema}.`{name}`")
 
 
 def _location(spark: SparkSession, table: str) -> Path | None:

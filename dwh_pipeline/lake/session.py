@@ -14,6 +14,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dwh_pipeline.errors import SessionError
@@ -45,10 +46,21 @@ _TUNING = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.maxResultSize": "256m",
-    # Each DataFrame call would ask the JVM for the call site: four fifths of the time that it takes to build our plans.
+    # Each DataFrame call would ask Java for the call site: a good part of the time that it takes to build our plans.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
+
+# For runs of a minute or two over some thousand rows: compiling plans to Java code takes longer than interpreting them.
+_FAST_START = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+# PySpark prints each error of a query with a Java trace, as JSON, before it raises it.
+_PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 _starting = Lock()
@@ -75,6 +87,7 @@ def session_config(settings: Settings, *, archive_to: Path | None = None) -> dic
         "spark.sql.warehouse.dir": str(settings.lake),
         **(_LOCAL if settings.spark_master.startswith("local") else {}),
         **_TUNING,
+        **(_FAST_START if settings.fast_start else {}),
         **_REQUIRED,
     }
     return ours | (_read_conf(settings.spark_conf) if settings.spark_conf else {})
@@ -106,6 +119,8 @@ def open_session(settings: Settings, *, archive_to: Path | None = None) -> Spark
         raise
     except Exception as error:
         raise SessionError(f"Spark did not start: {_reason(error)}") from error
+    for name in _PYSPARK_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     verify(spark)
     return spark
 

@@ -24,7 +24,7 @@ _CHANGE = "_change"
 class TableChange:
     """A planned write: `changes` holds the rows that differ, with `_change` insert, update or delete.
 
-    The frame is kept in memory until `close`. The counts are facts of the plan; nothing has been written.
+    The rows are computed once and kept by Spark as long as the frame lives. Nothing has been written.
     """
 
     table: str
@@ -38,10 +38,6 @@ class TableChange:
     def is_empty(self) -> bool:
         """Whether the table is already as it should be."""
         return self.inserted + self.updated + self.deleted == 0
-
-    def close(self) -> None:
-        """Release the memory."""
-        self.changes.unpersist()
 
 
 def append(spark: SparkSession, table: str, contract: TableContract, rows: DataFrame) -> None:
@@ -82,7 +78,8 @@ def plan_change(
         joined = wanted_rows.alias("w").join(stored_rows.alias("s"), same_key, "full_outer")
         differing = joined.select(change.alias(_CHANGE), F.coalesce("w.row", "s.row").alias("row"))
         changes = differing.where(F.col(_CHANGE).isNotNull()).select(_CHANGE, "row.*")
-    changes = changes.persist()
+    # Not a cache: Delta refuses a MERGE whose source is one, since a cache may be filled while it runs.
+    changes = changes.localCheckpoint()
     counts = {row[_CHANGE]: row["count"] for row in changes.groupBy(_CHANGE).count().collect()}
     return TableChange(
         table, contract, changes, counts.get("insert", 0), counts.get("update", 0), counts.get("delete", 0)
@@ -90,7 +87,7 @@ def plan_change(
 
 
 def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = None) -> Written:
-    """Carry out a planned write in one commit, or in none if there is nothing to do. The plan is closed.
+    """Carry out a planned write in one commit, or in none if there is nothing to do.
 
     `guard` is a condition on target `t` and source `s` under which a matched row may be updated: it keeps a plan that
     was overtaken by a newer one from rolling rows back.
@@ -98,17 +95,14 @@ def apply_change(spark: SparkSession, plan: TableChange, *, guard: str | None = 
     Raises:
         OvertakenError: the table is no longer what the plan was made for; running again makes a new plan.
     """
-    contract, table = plan.contract, plan.table
-    catalog.ensure(spark, table, contract)
-    try:
-        if plan.is_empty:
-            return Written()
-        view = f"changes_{uuid4().hex}"
-        plan.changes.createOrReplaceTempView(view)
-        affected = spark.sql(_merge_statement(plan, view, guard)).collect()[0]["num_affected_rows"]
-        spark.catalog.dropTempView(view)
-    finally:
-        plan.close()
+    table = plan.table
+    catalog.ensure(spark, table, plan.contract)
+    if plan.is_empty:
+        return Written()
+    view = f"changes_{uuid4().hex}"
+    plan.changes.createOrReplaceTempView(view)
+    affected = spark.sql(_merge_statement(plan, view, guard)).collect()[0]["num_affected_rows"]
+    spark.catalog.dropTempView(view)
     if affected != plan.inserted + plan.updated + plan.deleted:
         raise OvertakenError(table)
     return Written(plan.inserted, plan.updated, plan.deleted, catalog.last_commit(spark))
@@ -132,7 +126,8 @@ def _merge_statement(plan: TableChange, view: str, guard: str | None) -> str:
     if plan.inserted:
         names = ", ".join(f"`{name}`" for name in values)
         clauses.append(
-            f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' THEN INSERT ({names}) VALUES ({', '.join(values.values())})"
+            f"WHEN NOT MATCHED AND s.{_CHANGE} = 'insert' "  # noqa: S608
+            f"THEN INSERT ({names}) VALUES ({', '.join(values.values())})"
         )
     return " ".join(clauses)
 

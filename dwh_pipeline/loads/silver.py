@@ -114,7 +114,7 @@ def plan(spark: SparkSession, source: str, target: str, table: SilverTable, batc
         stored_rejected=stored_rejected,
         deliveries=tuple(deliveries),
         started_at=started_at,
-        kept=(*kept, change.changes),
+        kept=tuple(kept),
     )
 
 

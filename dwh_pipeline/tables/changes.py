@@ -20,8 +20,8 @@ def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -
     """Rows of a typed view (STRING columns under canonical names) as changes.
 
     Adds `_tech_row_hash` (STRING, SHA-256 of the values, NULL for deletions, whose other fields mean nothing) and
-    `reason` (STRING): why the row cannot be taken, NULL if it can. A field that the view lacks is read as blank; further
-    columns are passed through.
+    `reason` (STRING): why the row cannot be taken, NULL if it can. A field that the view lacks is read as blank;
+    further columns are passed through.
     """
     present = set(typed.columns)
     fields = table.fields

@@ -4,7 +4,6 @@ Each set is loaded once for all its tests, then again to see that nothing change
 """
 
 import shutil
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def _warehouse(spark: SparkSession, root: Path, feeds: str, files: dict[str, Pat
 @pytest.fixture(scope="module")
 def bikes(
     spark: SparkSession, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Warehouse, dict[str, LoadReport]]]:
+) -> tuple[Warehouse, dict[str, LoadReport]]:
     source = shared_data / "sap-samples" / "Sample_Bikes"
     files = {
         "orders/0001/SalesOrders.csv": source / "SalesOrders.csv",
@@ -89,13 +88,13 @@ def bikes(
         "partners/0001/BusinessPartners.csv": source / "BusinessPartners.csv",
     }
     loaded = _warehouse(spark, tmp_path_factory.mktemp("bikes"), _bikes_feeds(), files)
-    yield loaded, loaded.load()
+    return loaded, loaded.load()
 
 
 @pytest.fixture(scope="module")
 def content(
     spark: SparkSession, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Warehouse, dict[str, LoadReport]]]:
+) -> tuple[Warehouse, dict[str, LoadReport]]:
     source = shared_data / "sap-samples" / "SAP_Sample_Content"
     files = {
         "orders/0001/SalesOrders.csv": source / "SalesOrders.csv",
@@ -103,7 +102,7 @@ def content(
         "partners/0001/BusinessPartners.csv": source / "BusinessPartners.csv",
     }
     loaded = _warehouse(spark, tmp_path_factory.mktemp("content"), _content_feeds(), files)
-    yield loaded, loaded.load()
+    return loaded, loaded.load()
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +132,7 @@ def test_bikes_give_the_revenue_of_eighteen_months(bikes: tuple[Warehouse, dict[
     months = loaded.table(agg_revenue_month.CONTRACT).select(
         F.date_format("revenue_month", "yyyy-MM"), "revenue_amount"
     )
-    revenue = {month: amount for month, amount in months.collect()}
+    revenue = dict(map(tuple, months.collect()))
     assert len(revenue) == 18
     assert sum(revenue.values()) == Decimal("3224839.625")
     assert (revenue["2018-01"], revenue["2019-06"]) == (Decimal("112847.000"), Decimal("143820.250"))

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 
-import pytest
 from pyspark.sql import Row, SparkSession
 
 from dwh_pipeline.sap.fields import KNA1, TCURX, VBAK, VBAP, SapTable

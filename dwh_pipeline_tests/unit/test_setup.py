@@ -208,10 +208,13 @@ def test_the_class_archive_is_used_where_there_is_one(jar_folder: Path) -> None:
     )
 
 
-def test_light_compilation_is_for_short_runs_only(jar_folder: Path) -> None:
-    options = "spark.driver.extraJavaOptions"
-    assert "TieredStopAtLevel" not in session.session_config(settings_of(jar_folder))[options]
-    assert "TieredStopAtLevel=1" in session.session_config(settings_of(jar_folder, fast_start=True))[options]
+def test_a_fast_start_is_for_short_runs_only(jar_folder: Path) -> None:
+    options, codegen = "spark.driver.extraJavaOptions", "spark.sql.codegen.wholeStage"
+    usual, fast = (session.session_config(settings_of(jar_folder, fast_start=fast)) for fast in (False, True))
+    assert "TieredStopAtLevel" not in usual[options]
+    assert codegen not in usual
+    assert "TieredStopAtLevel=1" in fast[options]
+    assert fast[codegen] == "false"
 
 
 def test_only_a_local_master_is_bound_to_this_machine(jar_folder: Path) -> None:
