@@ -212,6 +212,7 @@ def environment(
     conf.write_text("".join(f"{key} {spark.conf.get(key)}\n" for key in kept), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DWH_LANDING", str(landing))
+        patch.delenv("DWH_CHECKPOINTS", raising=False)
         patch.setenv("DWH_ALLOW_TEMPORARY", "1")
         patch.setenv("DWH_SPARK_CONF", str(conf))
         yield patch

@@ -1,0 +1,182 @@
+"""The committed landing area, loaded once, then run again, crashed, replayed and robbed of its checkpoints.
+
+Each test leaves the lake as it found it: that is what it is about.
+"""
+
+import csv
+import json
+import shutil
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from dwh_pipeline.cli import main
+from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
+from dwh_pipeline.lake import catalog
+from dwh_pipeline.loads import gold_load, silver_customer
+from dwh_pipeline.loads.checks import CHECKS
+from dwh_pipeline.tables import agg_revenue_month, bronze, customer, load_ledger, quarantine, sales_order_line
+from dwh_pipeline.tables.registry import GOLD
+from dwh_pipeline_tests.warehouse import Warehouse, same_rows
+
+_PROJECT = Path(__file__).parent.parent.parent
+_GOLDEN = Path(__file__).parent.parent / "golden" / "demo_revenue.csv"
+CATALOG = catalog.DEFAULT_CATALOG
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Warehouse, dict[str, LoadReport]]:
+    demo = Warehouse(spark, tmp_path_factory.mktemp("demo") / "lake", _PROJECT / "data" / "landing")
+    return demo, demo.load()
+
+
+@pytest.fixture
+def demo(loaded: tuple[Warehouse, dict[str, LoadReport]]) -> Warehouse:
+    warehouse, _ = loaded
+    catalog.use_lake(warehouse.spark, warehouse.lake)
+    return warehouse
+
+
+def test_the_demo_gives_the_revenue_computed_outside_of_spark(demo: Warehouse) -> None:
+    with _GOLDEN.open(encoding="utf-8") as file:
+        expected = [
+            (row["client_id"], row["revenue_month"], row["currency"], Decimal(row["revenue_amount"]),
+             int(row["line_count"]), int(row["order_count"]))
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+    month = F.coalesce(F.date_format("revenue_month", "yyyy-MM-dd"), F.lit(""))
+    found = demo.table(agg_revenue_month.CONTRACT).withColumn("revenue_month", month).collect()
+    assert sorted(map(tuple, found)) == sorted(expected)
+
+
+def test_every_row_of_the_demo_is_accounted_for(loaded: tuple[Warehouse, dict[str, LoadReport]]) -> None:
+    demo, reports = loaded
+    assert reports["silver.sales_order_line"].outcomes[Outcome.QUARANTINED] == 1
+    counted = sum((F.col(outcome.value) for outcome in Outcome), F.lit(0))
+    assert demo.table(load_ledger.CONTRACT).where(counted != F.col("rows_read")).isEmpty()
+    read = demo.table(load_ledger.CONTRACT).where("NOT is_replay").groupBy("table_name").agg(F.sum("rows_read"))
+    assert dict(map(tuple, read.collect())) == {
+        "silver.customer": reports["bronze.sap_kna1"].rows,
+        "silver.sales_order": reports["bronze.sap_vbak"].rows,
+        "silver.sales_order_line": reports["bronze.sap_vbap"].rows,
+    }
+
+
+def test_every_expectation_holds_on_the_demo(demo: Warehouse) -> None:
+    findings = {(check.contract.name, check.name): check.ask(demo.spark, CATALOG) for check in CHECKS}
+    assert {name for name, finding in findings.items() if not finding.passed} == set()
+
+
+def test_a_second_run_writes_nothing(demo: Warehouse) -> None:
+    before = demo.versions()
+    reports = demo.load()
+    assert {report.written.version for report in reports.values()} == {None}
+    assert demo.versions() == before
+
+
+def test_customers_loaded_twice_are_the_same_rows_and_no_new_version(demo: Warehouse) -> None:
+    before, rows = demo.versions(), demo.table(customer.CONTRACT).localCheckpoint()
+    order = ("client_id", "customer_id", "_tech_valid_from")
+    source, target = f"{CATALOG}.bronze.sap_kna1", f"{CATALOG}.silver.customer"
+    silver_customer.run(demo.spark, source, target)
+    silver_customer.run(demo.spark, source, target, "delta/20260310")
+    assert demo.table(customer.CONTRACT).orderBy(*order).collect() == rows.orderBy(*order).collect()
+    assert demo.versions() == before
+
+
+def test_gold_after_a_crash_in_its_middle_is_as_after_a_clean_run(
+    demo: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = Warehouse(demo.spark, tmp_path / "lake", demo.landing)
+    shutil.copytree(demo.lake, crashed.lake)
+    clean = {contract.name: demo.table(contract).localCheckpoint() for contract in GOLD}
+    shutil.rmtree(crashed.lake / "gold")
+    catalog.use_lake(demo.spark, crashed.lake)
+    with monkeypatch.context() as crash:
+        crash.setattr(gold_load, "build_fct_order_line", _crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            gold_load.run(demo.spark, CATALOG)
+    assert set(crashed.versions()) >= {"gold.dim_customer"}
+    assert "gold.fct_order_line" not in crashed.versions()
+    gold_load.run(demo.spark, CATALOG)
+    for contract in GOLD:
+        assert same_rows(crashed.table(contract), clean[contract.name])
+
+
+def _crash(*_args: object) -> None:
+    raise RuntimeError("crash")
+
+
+def test_lost_checkpoints_cost_a_second_look_and_no_row(demo: Warehouse) -> None:
+    before = demo.versions()
+    shutil.rmtree(demo.lake / "_checkpoints")
+    demo.load()
+    assert demo.versions() == before
+
+
+def test_a_late_currency_and_a_late_header_reach_what_was_loaded_before_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = tmp_path / "landing"
+    shutil.copytree(_PROJECT / "data" / "landing", landing)
+    late = {"currencies": landing / "currencies", "orders": landing / "orders"}
+    for name, folder in late.items():
+        folder.rename(tmp_path / name)
+        folder.mkdir()
+    healed = Warehouse(spark, tmp_path / "lake", landing)
+    first = healed.load()
+    assert first["gold.fct_order_line"].rows == 110
+    assert healed.table(agg_revenue_month.CONTRACT).where("revenue_amount <> 0").isEmpty()
+    for name, folder in late.items():
+        folder.rmdir()
+        (tmp_path / name).rename(folder)
+    second = healed.load()
+    assert second["silver.sales_order_line"].outcomes.keys() == {Outcome.REDERIVED}
+    with _GOLDEN.open(encoding="utf-8") as file:
+        expected = {
+            (r["client_id"], r["revenue_month"], r["currency"]): r["revenue_amount"] for r in csv.DictReader(file)
+        }
+    month = F.coalesce(F.date_format("revenue_month", "yyyy-MM-dd"), F.lit(""))
+    rows = healed.table(agg_revenue_month.CONTRACT).select("client_id", month, "currency", "revenue_amount").collect()
+    assert {tuple(row[:3]): str(row[3]) for row in rows} == expected
+
+
+def _dwh(demo: Warehouse, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> Result:
+    monkeypatch.setenv("DWH_ALLOW_TEMPORARY", "1")
+    return CliRunner().invoke(main, [*arguments, "--lake", str(demo.lake)])
+
+
+def test_dwh_run_prints_the_tables_and_the_revenue_as_json(demo: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = _dwh(demo, "run", "--landing", str(demo.landing), "--json", monkeypatch=monkeypatch)
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert [table["table"] for table in printed["tables"]][-1] == "gold.agg_revenue_month"
+    assert {table["written"]["version"] for table in printed["tables"]} == {None}
+    assert len(printed["revenue"]) == 20
+
+
+def test_dwh_shows_ledger_rejects_and_revenue(demo: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command, count in (("ledger", None), ("rejects", 1), ("revenue", 20)):
+        result = _dwh(demo, command, "--json", monkeypatch=monkeypatch)
+        assert result.exit_code == 0, result.output
+        assert count is None or len(json.loads(result.stdout)) == count
+    shown = _dwh(demo, "rejects", monkeypatch=monkeypatch).stdout
+    assert "NETWR is no" in "".join(shown.split("\n"))
+
+
+def test_dwh_says_in_one_line_what_is_wrong(demo: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "feeds.toml").write_text('[feeds.orders]\ntable = "VBAK"\ndelimeter = ";"\n', encoding="utf-8")
+    result = _dwh(demo, "run", "--landing", str(tmp_path), monkeypatch=monkeypatch)
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "dwh: feeds.toml, [feeds.orders] delimeter: is not a key of a feed"
+
+
+def test_a_replay_keeps_its_quarantined_row_once(demo: Warehouse) -> None:
+    rejected = demo.table(quarantine.CONTRACT).collect()
+    assert [(row["source_table"], row["_tech_batch_id"]) for row in rejected] == [("bronze.sap_vbap", "delta/20260205")]
+    assert demo.table(bronze.CONTRACTS["VBAP"]).count() == 131
+    assert demo.table(sales_order_line.CONTRACT).count() == 112
