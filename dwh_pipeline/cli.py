@@ -30,8 +30,6 @@ from dwh_pipeline.loads import warehouse
 from dwh_pipeline.settings import Settings, load_settings
 from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine
 
-_OUT = Console()
-_PROGRESS = Console(stderr=True)
 _AT_MOST = 1000  # rows that a listing takes from Spark; more belong into a query
 
 
@@ -49,7 +47,7 @@ def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **options)
         except WarehouseError as error:
-            _PROGRESS.print(f"dwh: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            _progress().print(f"dwh: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
             sys.exit(1)
 
     return guarded
@@ -73,18 +71,19 @@ def run(landing: Path | None, lake: Path | None, checkpoints: Path | None, *, ti
     spark = _session(settings)
     place = warehouse.Place(spark, settings.landing, settings.checkpoint_root)
     reports: list[LoadReport] = []
-    with _PROGRESS.status("loading") as status:
+    progress = _progress()
+    with progress.status("loading") as status:
         for report in warehouse.run(place):
             reports.append(report)
             status.update(f"loaded {report.table}")
-            _PROGRESS.print(f"  {report.table:<26} {_did(report)}", highlight=False)
+            progress.print(f"  {report.table:<26} {_did(report)}", highlight=False)
     if as_json:
         tables = [_report_as_dict(report) for report in reports]
         _print_json({"tables": tables, "revenue": _dicts(_revenue_rows(spark))})
         return
-    _OUT.print(_reports_table(reports, timings=timings))
+    _out().print(_reports_table(reports, timings=timings))
     _print_revenue(spark)
-    _OUT.print(_summary(reports))
+    _out().print(_summary(reports))
 
 
 @main.command()
@@ -134,8 +133,16 @@ def revenue(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> No
         _print_revenue(spark)
 
 
+def _out() -> Console:
+    return Console()
+
+
+def _progress() -> Console:
+    return Console(stderr=True)
+
+
 def _session(settings: Settings) -> SparkSession:
-    with _PROGRESS.status("starting Spark"):
+    with _progress().status("starting Spark"):
         spark = open_session(settings)
     catalog.use_lake(spark, settings.lake)
     return spark
@@ -179,9 +186,9 @@ def _print_rows(title: str, rows: DataFrame) -> None:
     taken = rows.limit(_AT_MOST + 1).collect()
     for row in taken[:_AT_MOST]:
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    _OUT.print(table)
+    _out().print(table)
     if len(taken) > _AT_MOST:
-        _OUT.print(f"Only the first {_AT_MOST} rows are shown; query the table for more.")
+        _out().print(f"Only the first {_AT_MOST} rows are shown; query the table for more.")
 
 
 def _reports_table(reports: list[LoadReport], *, timings: bool) -> Table:
