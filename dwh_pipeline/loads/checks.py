@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.table import StoredAs, TableContract
 from dwh_pipeline.errors import ExpectationFailedError
@@ -12,7 +13,8 @@ from dwh_pipeline.loads.silver import read_bronze_changes
 from dwh_pipeline.quality import expectations
 from dwh_pipeline.quality.expectations import Finding
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
-from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line
+from dwh_pipeline.sap.revenue import is_known_category
+from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line, sales_order
 from dwh_pipeline.tables.registry import GOLD, SILVER
 
 
@@ -121,6 +123,21 @@ def _conflict_check(table: SapTable) -> Check:
     )
 
 
+def _category_check() -> Check:
+    contract = sales_order.CONTRACT
+    return Check(
+        contract,
+        "document_category_is_known",
+        "Every order that is not deleted has a document category of which it is known whether it is revenue",
+        lambda spark, catalog_name: expectations.every_row_has(
+            _rows(spark, catalog_name, contract).where("NOT is_deleted"),
+            is_known_category(F.col("document_category")),
+            contract.primary_key,
+        ),
+        blocking=False,
+    )
+
+
 CHECKS: tuple[Check, ...] = (
     *(_conflict_check(table) for table in SAP_TABLES.values()),
     *(check for table in SILVER for check in _key_checks(table.contract)),
@@ -131,5 +148,6 @@ CHECKS: tuple[Check, ...] = (
         for check in _version_checks(table.contract, table.keys)
     ),
     *(check for contract in GOLD for check in _key_checks(contract)),
+    _category_check(),
     _aggregate_check(),
 )

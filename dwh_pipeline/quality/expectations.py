@@ -4,12 +4,11 @@ No expectation collects rows: it answers with one count and at most `SAMPLES` ke
 when it passes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 SAMPLES = 20
@@ -80,6 +79,11 @@ def changes_have_one_content(changes: DataFrame, keys: tuple[str, ...]) -> Findi
     return _finding(contents.where(F.col("contents") > 1).select(*keys).distinct())
 
 
+def every_row_has(rows: DataFrame, condition: Column, keys: tuple[str, ...]) -> Finding:
+    """The condition (BOOLEAN) is true of every row; NULL is not."""
+    return _finding(rows.where(~F.coalesce(condition, F.lit(False))).select(*keys))  # noqa: FBT003
+
+
 def _finding(failing: DataFrame) -> Finding:
     """Count the failing rows and sample some, in one pass."""
     sample = F.slice(
@@ -88,6 +92,3 @@ def _finding(failing: DataFrame) -> Finding:
     numbered = failing.withColumn("_n", F.monotonically_increasing_id() % (1 << 33) + 1)
     row = numbered.agg(F.count("*").alias("failing_rows"), sample.alias("samples")).collect()[0]
     return Finding(row["failing_rows"], tuple(row["samples"]))
-
-
-Expectation = Callable[[DataFrame], Finding]

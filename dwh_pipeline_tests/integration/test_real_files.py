@@ -77,18 +77,20 @@ def _warehouse(spark: SparkSession, root: Path, feeds: str, files: dict[str, Pat
     return Warehouse(spark, root / "lake", landing)
 
 
+def _loaded_sample(
+    spark: SparkSession, source: Path, root: Path, feeds: str
+) -> tuple[Warehouse, dict[str, LoadReport]]:
+    files = {"orders": "SalesOrders.csv", "items": "SalesOrderItems.csv", "partners": "BusinessPartners.csv"}
+    loaded = _warehouse(spark, root, feeds, {f"{feed}/0001/{name}": source / name for feed, name in files.items()})
+    return loaded, loaded.load()
+
+
 @pytest.fixture(scope="module")
 def bikes(
     spark: SparkSession, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Warehouse, dict[str, LoadReport]]:
     source = shared_data / "sap-samples" / "Sample_Bikes"
-    files = {
-        "orders/0001/SalesOrders.csv": source / "SalesOrders.csv",
-        "items/0001/SalesOrderItems.csv": source / "SalesOrderItems.csv",
-        "partners/0001/BusinessPartners.csv": source / "BusinessPartners.csv",
-    }
-    loaded = _warehouse(spark, tmp_path_factory.mktemp("bikes"), _bikes_feeds(), files)
-    return loaded, loaded.load()
+    return _loaded_sample(spark, source, tmp_path_factory.mktemp("bikes"), _bikes_feeds())
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +98,7 @@ def content(
     spark: SparkSession, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Warehouse, dict[str, LoadReport]]:
     source = shared_data / "sap-samples" / "SAP_Sample_Content"
-    files = {
-        "orders/0001/SalesOrders.csv": source / "SalesOrders.csv",
-        "items/0001/SalesOrderItems.csv": source / "SalesOrderItems.csv",
-        "partners/0001/BusinessPartners.csv": source / "BusinessPartners.csv",
-    }
-    loaded = _warehouse(spark, tmp_path_factory.mktemp("content"), _content_feeds(), files)
-    return loaded, loaded.load()
+    return _loaded_sample(spark, source, tmp_path_factory.mktemp("content"), _content_feeds())
 
 
 @pytest.fixture(scope="module")
