@@ -66,10 +66,12 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
 
     def append(files: tuple[LandingFile, ...]) -> int:
         rows = bronze.build(read_files(spark, landing, feed, files), feed).persist()
-        counts = _count(rows, feed)
-        if counts:
-            writes.append(spark, target, contract, rows)
-        rows.unpersist()
+        try:
+            counts = _count(rows, feed)
+            if counts:
+                writes.append(spark, target, contract, rows)
+        finally:
+            rows.unpersist()
         for delivery, count in counts.items():
             deliveries[delivery] = deliveries.get(delivery, 0) + count
         return sum(counts.values())
@@ -92,7 +94,8 @@ def _count(rows: DataFrame, feed: Feed) -> dict[str, int]:
     code = feed.source_profile.operation_code().alias("code")
     first_unknown = F.min(F.when(is_unknown, F.struct("_tech_source_file", "_tech_row_number", code)))
     counted = rows.groupBy("_tech_batch_id").agg(F.count("*").alias("rows"), first_unknown.alias("unknown")).collect()
-    for unknown in sorted(row["unknown"] for row in counted if row["unknown"]):
+    unknown = min((row["unknown"] for row in counted if row["unknown"]), default=None)
+    if unknown:
         raise UnknownOperationError(
             feed.profile, code=unknown["code"], file=unknown["_tech_source_file"], row=unknown["_tech_row_number"]
         )
