@@ -6,7 +6,7 @@ with one plain message when something could not be done.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ def _place_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")(command)
 
 
+_landing_option = click.option(
+    "--landing", type=click.Path(path_type=Path), help="folder with feeds.toml and the deliveries"
+)
+
+
 def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def guarded(*args: Any, **options: Any) -> None:
@@ -60,30 +65,47 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--landing", type=click.Path(path_type=Path), help="folder with feeds.toml and the deliveries")
+@_landing_option
 @click.option("--timings", is_flag=True, help="show where the time went")
 @_place_options
 @_plain_errors
 def run(landing: Path | None, lake: Path | None, checkpoints: Path | None, *, timings: bool, as_json: bool) -> None:
     """Load everything that is new in the landing area, up to gold."""
-    settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
-    read_feeds(settings.landing)  # a wrong feed is reported in a moment, before Spark starts
-    spark = _session(settings)
-    place = warehouse.Place(spark, settings.landing, settings.checkpoint_root)
-    reports: list[LoadReport] = []
-    progress = _progress()
-    with progress.status("loading") as status:
-        for report in warehouse.run(place):
-            reports.append(report)
-            status.update(f"loaded {report.table}")
-            progress.print(f"  {report.table:<26} {_did(report)}", highlight=False)
+    place = _place(landing, lake, checkpoints)
+    _show_loads(place, warehouse.run(place), timings=timings, as_json=as_json)
+
+
+@main.command()
+@click.argument("deliveries", nargs=-1)
+@_landing_option
+@_place_options
+@_plain_errors
+def plan(
+    deliveries: tuple[str, ...], landing: Path | None, lake: Path | None, checkpoints: Path | None, *, as_json: bool
+) -> None:
+    """Show what `dwh run` would do, or what loading or replaying DELIVERIES would. Nothing is written."""
+    place = _place(landing, lake, checkpoints)
+    reports, stopped = _collect(warehouse.plan(place, deliveries or None), doing="planning")
     if as_json:
-        tables = [_report_as_dict(report) for report in reports]
-        _print_json({"tables": tables, "revenue": _dicts(_revenue_rows(spark))})
-        return
-    _out().print(_reports_table(reports, timings=timings))
-    _print_revenue(spark)
-    _out().print(_summary(reports))
+        _print_json({"tables": [_report_as_dict(report) for report in reports]})
+    else:
+        _out().print(_reports_table(reports, title="Plan: what a load would do", timings=False))
+        _out().print(_plan_summary(reports))
+    if stopped is not None:
+        raise stopped
+
+
+@main.command()
+@click.argument("deliveries", nargs=-1, required=True)
+@_landing_option
+@_place_options
+@_plain_errors
+def replay(
+    deliveries: tuple[str, ...], landing: Path | None, lake: Path | None, checkpoints: Path | None, *, as_json: bool
+) -> None:
+    """Load DELIVERIES that bronze holds once more, with feeds.toml as it is now, and build gold."""
+    place = _place(landing, lake, checkpoints)
+    _show_loads(place, warehouse.replay(place, deliveries), timings=False, as_json=as_json)
 
 
 @main.command()
@@ -148,6 +170,42 @@ def _session(settings: Settings) -> SparkSession:
     return spark
 
 
+def _place(landing: Path | None, lake: Path | None, checkpoints: Path | None) -> warehouse.Place:
+    settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
+    read_feeds(settings.landing)  # a wrong feed is reported in a moment, before Spark starts
+    return warehouse.Place(_session(settings), settings.landing, settings.checkpoint_root)
+
+
+def _collect(reports: Iterator[LoadReport], *, doing: str) -> tuple[list[LoadReport], WarehouseError | None]:
+    """The reports, each told on standard error as it comes, and what stopped the rest."""
+    done: list[LoadReport] = []
+    progress = _progress()
+    with progress.status(doing) as status:
+        try:
+            for report in reports:
+                done.append(report)
+                status.update(f"{doing}: {report.table}")
+                progress.print(f"  {report.table:<26} {_did(report)}", highlight=False)
+        except WarehouseError as error:
+            return done, error
+    return done, None
+
+
+def _show_loads(place: warehouse.Place, loads: Iterator[LoadReport], *, timings: bool, as_json: bool) -> None:
+    reports, stopped = _collect(loads, doing="loading")
+    has_revenue = catalog.exists(place.spark, place.name(agg_revenue_month.CONTRACT))
+    if as_json:
+        revenue = _dicts(_revenue_rows(place.spark)) if has_revenue else []
+        _print_json({"tables": [_report_as_dict(report) for report in reports], "revenue": revenue})
+    else:
+        _out().print(_reports_table(reports, title="Tables", timings=timings))
+        if has_revenue:
+            _print_revenue(place.spark)
+        _out().print(_summary(reports))
+    if stopped is not None:
+        raise stopped
+
+
 def _read(spark: SparkSession, contract: TableContract) -> DataFrame:
     return catalog.read(spark, f"{catalog.DEFAULT_CATALOG}.{contract.qualified_name}")
 
@@ -191,8 +249,8 @@ def _print_rows(title: str, rows: DataFrame) -> None:
         _out().print(f"Only the first {_AT_MOST} rows are shown; query the table for more.")
 
 
-def _reports_table(reports: list[LoadReport], *, timings: bool) -> Table:
-    table = Table(title="Tables", title_justify="left", box=box.SIMPLE_HEAD)
+def _reports_table(reports: list[LoadReport], *, title: str, timings: bool) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("table", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("read", justify="right")
@@ -208,8 +266,11 @@ def _reports_table(reports: list[LoadReport], *, timings: bool) -> Table:
 def _did(report: LoadReport) -> str:
     """The outcomes of the rows read, or for gold, which reads no deliveries, the rows written."""
     written = report.written
-    if report.outcomes:
-        return ", ".join(f"{outcome.words} {count}" for outcome, count in report.outcomes.items())
+    new = [f"new columns {', '.join(report.new_columns)}"] if report.new_columns else []
+    if report.outcomes or report.absent:
+        told = [f"{outcome.words} {count}" for outcome, count in report.outcomes.items()]
+        absent = [f"deleted as absent {report.absent}"] if report.absent else []
+        return ", ".join([*told, *absent, *new])
     changes = {"inserted": written.inserted, "updated": written.updated, "deleted": written.deleted}
     return ", ".join(f"{what} {count}" for what, count in changes.items() if count) or "nothing to do"
 
@@ -222,12 +283,19 @@ def _summary(reports: list[LoadReport]) -> str:
     return f"{len(wrote)} of {len(reports)} tables were written ({seconds:.0f} s)."
 
 
+def _plan_summary(reports: list[LoadReport]) -> str:
+    writes = [r.table for r in reports if r.written.inserted + r.written.updated + r.written.deleted]
+    return f"{len(writes)} of {len(reports)} tables would be written." if writes else "Nothing would be written."
+
+
 def _report_as_dict(report: LoadReport) -> dict[str, Any]:
     return {
         "table": report.table,
         "rows": report.rows,
         "rows_read": report.rows_read,
         "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
+        "absent": report.absent,
+        "new_columns": list(report.new_columns),
         "written": {
             "inserted": report.written.inserted,
             "updated": report.written.updated,

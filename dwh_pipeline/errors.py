@@ -56,6 +56,38 @@ class UnknownOperationError(WarehouseError):
         )
 
 
+class MissingColumnError(WarehouseError):
+    """A file lacks columns that other files of its feed have. Nothing of its micro-batch was written."""
+
+    def __init__(self, file: str, columns: tuple[str, ...]) -> None:
+        self.file, self.columns = file, columns
+        super().__init__(
+            f"{file} has no column {', '.join(columns)}, which other files of its feed have; read as blank, stored "
+            "values would be erased. Nothing of these files was loaded; have the file delivered again with all "
+            "columns, or name those that may be missing in `optional` in feeds.toml"
+        )
+
+
+class SnapshotRefusedError(WarehouseError):
+    """A full snapshot lacks more keys than it may. Nothing of its micro-batch was written."""
+
+    def __init__(self, delivery: str, *, absent: int, alive: int, allowed: float) -> None:
+        self.delivery, self.absent, self.alive, self.allowed = delivery, absent, alive, allowed
+        super().__init__(
+            f"{delivery} is a full snapshot and would delete {absent} of {alive} keys ({absent / alive:.0%}), more "
+            f"than the {allowed:.0%} allowed; nothing of it was loaded. If it is not whole, take it away and have it "
+            "delivered again; if it is right, raise max_deleted_share in its _delivery.json or in feeds.toml"
+        )
+
+
+class RunIncompleteError(WarehouseError):
+    """Several tables of a run could not be loaded; every table that does not depend on them was."""
+
+    def __init__(self, failures: tuple[tuple[str, WarehouseError], ...]) -> None:
+        self.failures = failures
+        super().__init__("; ".join(f"{table}: {error}" for table, error in failures))
+
+
 class TableNotFoundError(WarehouseError):
     """A table that a load reads does not exist yet."""
 
@@ -65,7 +97,7 @@ class TableNotFoundError(WarehouseError):
 
 
 class DeliveryNotFoundError(WarehouseError):
-    """A replay was asked for a delivery that bronze does not hold."""
+    """A replay was asked for a delivery that bronze does not hold. `table` is a bronze table, or bronze as a whole."""
 
     def __init__(self, table: str, batch_id: str, known: tuple[str, ...]) -> None:
         self.table, self.batch_id, self.known = table, batch_id, known

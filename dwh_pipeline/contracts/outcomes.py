@@ -50,6 +50,8 @@ OUTCOME_MEANINGS: dict[Outcome, str] = {
 class DeliveryCounts:
     """The outcomes of one delivery in one load. `batch_id` None: rows derived again without a delivery of their own.
 
+    `absent`: keys that were deleted because the delivery, a full snapshot, lacks them. They are no rows that were read.
+
     Raises:
         LedgerMismatchError: the outcomes do not add up to the rows read.
     """
@@ -59,6 +61,7 @@ class DeliveryCounts:
     is_replay: bool
     rows_read: int
     outcomes: dict[Outcome, int]
+    absent: int = 0
 
     def __post_init__(self) -> None:
         counted = sum(self.outcomes.values())
@@ -78,7 +81,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What one load of one table did, for people, the ledger and the Dagster page."""
+    """What one load of one table did, or would do, for people, the ledger and the Dagster page.
+
+    `rows` is what the table holds afterwards, `held` the deliveries that a bronze table holds, `new_columns` what came
+    to the columns that it had before.
+    """
 
     table: str
     rows: int
@@ -86,6 +93,13 @@ class LoadReport:
     deliveries: tuple[DeliveryCounts, ...]
     started_at: datetime
     seconds: float
+    held: tuple[str, ...] = ()
+    new_columns: tuple[str, ...] = ()
+
+    @property
+    def absent(self) -> int:
+        """Keys that all deliveries of this load deleted because they, full snapshots, lack them."""
+        return sum(delivery.absent for delivery in self.deliveries)
 
     @property
     def rows_read(self) -> int:

@@ -13,6 +13,9 @@ from dwh_pipeline.loads.warehouse import GOLD, INGEST, SILVER, Step
 # One pool for everything that uses Spark: two loads at once would only slow each other down on one machine.
 POOL = "spark"
 OWNERS = ["team:data-platform"]
+# Every delivery that bronze holds, whatever its feed: what can be replayed from the page.
+PARTITIONS = "delivery"
+DELIVERIES = dg.DynamicPartitionsDefinition(name=PARTITIONS)
 
 
 def asset_key(contract: TableContract) -> dg.AssetKey:
@@ -45,9 +48,12 @@ def report_metadata(report: LoadReport) -> dict[str, dg.MetadataValue]:
         "written/inserted": written.inserted,
         "written/updated": written.updated,
         "written/deleted": written.deleted,
+        "ledger/absent": report.absent or None,
         "table_version": written.version,
     }
-    return {name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None}
+    told = {name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None}
+    new = {"new_columns": dg.MetadataValue.json(list(report.new_columns))} if report.new_columns else {}
+    return {**told, **new}
 
 
 def _ingest_asset(step: Step) -> dg.AssetsDefinition:
@@ -61,7 +67,9 @@ def _ingest_asset(step: Step) -> dg.AssetsDefinition:
         description="Append what is new in the landing area",
     )
     def ingest(context: dg.OpExecutionContext, lake: LakeResource) -> None:
-        context.add_output_metadata(report_metadata(step.run(lake.place())))
+        report = step.run(lake.place(), None)
+        context.instance.add_dynamic_partitions(PARTITIONS, list(report.held))
+        context.add_output_metadata(report_metadata(report))
 
     @dg.graph_asset(
         key=asset_key(contract),
@@ -92,14 +100,12 @@ def _table_asset(step: Step) -> dg.AssetsDefinition:
         pool=POOL,
     )
     def table(lake: LakeResource) -> dg.MaterializeResult[None]:
-        return dg.MaterializeResult(metadata=report_metadata(step.run(lake.place())))
+        return dg.MaterializeResult(metadata=report_metadata(step.run(lake.place(), None)))
 
     return table
 
 
 def _asset_check(check: Check) -> dg.AssetChecksDefinition:
-    severity = dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN
-
     @dg.asset_check(
         asset=asset_key(check.contract),
         name=check.name,
@@ -112,7 +118,7 @@ def _asset_check(check: Check) -> dg.AssetChecksDefinition:
         finding = check.ask(place.spark, place.catalog)
         return dg.AssetCheckResult(
             passed=finding.passed,
-            severity=severity,
+            severity=dg.AssetCheckSeverity(check.severity.value),
             metadata={"failing_rows": finding.failing_rows, "samples": dg.MetadataValue.json(list(finding.samples))},
         )
 

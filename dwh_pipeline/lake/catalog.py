@@ -92,6 +92,11 @@ def ensure(
     )
 
 
+def table_id(spark: SparkSession, table: str) -> str:
+    """The id that Delta gave the table when it was made (Delta protocol, Change Metadata)."""
+    return str(spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["id"])
+
+
 def last_commit(spark: SparkSession) -> int:
     """The Delta version that the newest commit of this session made."""
     return int(spark.conf.get("spark.databricks.delta.lastCommitVersionInSession") or 0)

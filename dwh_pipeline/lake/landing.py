@@ -33,10 +33,11 @@ from pyspark.sql.types import (
 )
 
 from dwh_pipeline.errors import DeliveryError, FeedError, LandingError
-from dwh_pipeline.sap.feeds import Feed, FileFormat, parse_feeds
+from dwh_pipeline.sap.feeds import Delivery, Feed, FileFormat, parse_delivery, parse_feeds
 from dwh_pipeline.sap.profiles import DELIVERY_WIDTH, FILE_WIDTH
 
 FEEDS_FILE = "feeds.toml"
+DELIVERY_FILE = "_delivery.json"
 CORRUPT_RECORD = "_corrupt_record"
 
 _SUFFIXES: dict[FileFormat, tuple[str, ...]] = {
@@ -98,12 +99,26 @@ def complete_files(landing: Path, feed: Feed) -> tuple[LandingFile, ...]:
     return tuple(_landing_file(path, landing, root) for path in files)
 
 
+def read_delivery(landing: Path, feed: Feed, delivery: str) -> Delivery:
+    """What is declared of a delivery: in its `_delivery.json`, else by its feed.
+
+    Raises:
+        DeliveryError: the file cannot be used.
+    """
+    file = landing / feed.name / delivery / DELIVERY_FILE
+    name = file.relative_to(landing).as_posix()
+    try:
+        return parse_delivery(file.read_text(encoding="utf-8-sig") if file.is_file() else None, feed, name)
+    except UnicodeDecodeError:
+        raise DeliveryError(name, "is no UTF-8; save it as UTF-8") from None
+
+
 def read_files(spark: SparkSession, landing: Path, feed: Feed, files: Iterable[LandingFile]) -> DataFrame:
     """The rows of the files: every delivered column as text under its SAP name, and where each row was found.
 
     Columns are matched by the header of each file, never by position. Added are `_tech_batch_id`, `_tech_source_file`,
-    `_tech_row_number` (1 is the first row after the header) and `_corrupt_record` (the raw record where it could not be
-    split into columns, else NULL).
+    `_tech_row_number` (1 is the first row after the header), `_tech_source_columns` (the columns that the file has) and
+    `_corrupt_record` (the raw record where it could not be split into columns, else NULL).
 
     Raises:
         DeliveryError: a file cannot be read, or its text was decoded wrongly before it came here.
@@ -313,6 +328,7 @@ def _located(rows: DataFrame, landing: Path, feed: Feed, file: str) -> DataFrame
         F.regexp_replace(below_feed, r"/[^/]*\z", "").alias("_tech_batch_id"),
         "_tech_source_file",
         F.row_number().over(in_file).cast("bigint").alias("_tech_row_number"),
+        F.lit(",".join(sorted(names.values()))).alias("_tech_source_columns"),
         *(f"`{name}`" for name in (*names.values(), *feed.constants, *absent)),
         CORRUPT_RECORD,
     )

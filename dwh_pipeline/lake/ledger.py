@@ -6,7 +6,7 @@ Kept in the lake, so that losing Dagster's history changes nothing.
 from datetime import datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, Outcome
@@ -15,18 +15,26 @@ from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.writes import append
 
 
-def loaded_rows(spark: SparkSession, ledger: str, table: str) -> dict[str, int]:
-    """Per delivery, how many rows the newest load of it into the table had read."""
-    if not catalog.exists(spark, ledger):
+def loaded_rows(
+    spark: SparkSession, ledger: str, table: str, *, source_id: str | None, table_id: str | None
+) -> dict[str, int]:
+    """Per delivery, how many rows the newest load of it from this bronze table into this table had read.
+
+    The ids are Delta's: what was loaded from or into a table that has been made anew since does not count.
+    """
+    if source_id is None or table_id is None or not catalog.exists(spark, ledger):
         return {}
-    loads = spark.table(ledger).where((F.col("table_name") == table) & F.col("_tech_batch_id").isNotNull())
+    rows = spark.table(ledger)
+    if not {"source_id", "table_id"} <= set(rows.columns):  # written before these columns were there
+        return {}
+    loads = rows.where(
+        (F.col("table_name") == table)
+        & (F.col("source_id") == source_id)
+        & (F.col("table_id") == table_id)
+        & F.col("_tech_batch_id").isNotNull()
+    )
     newest = loads.groupBy("_tech_batch_id").agg(F.max_by("rows_read", "finished_at").alias("rows_read"))
     return {row["_tech_batch_id"]: row["rows_read"] for row in newest.collect()}
-
-
-def delivered_rows(bronze: DataFrame) -> dict[str, int]:
-    """Per delivery, how many rows bronze holds."""
-    return {row["_tech_batch_id"]: row["count"] for row in bronze.groupBy("_tech_batch_id").count().collect()}
 
 
 def record(
@@ -36,6 +44,8 @@ def record(
     load_id: str,
     deliveries: tuple[DeliveryCounts, ...],
     *,
+    source_id: str | None,
+    table_id: str,
     started_at: datetime,
     finished_at: datetime,
 ) -> None:
@@ -50,6 +60,9 @@ def record(
             "is_replay": delivery.is_replay,
             "rows_read": delivery.rows_read,
             **{outcome.value: delivery.outcomes.get(outcome, 0) for outcome in Outcome},
+            "absent": delivery.absent,
+            "source_id": source_id,
+            "table_id": table_id,
             "started_at": started_at,
             "finished_at": finished_at,
         }

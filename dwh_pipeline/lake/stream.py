@@ -4,16 +4,15 @@ Spark's file source finds and remembers files; their rows are read by `landing`.
 dropped here, so a lost checkpoint costs a second listing, never a duplicate and never a gap.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from dwh_pipeline.lake.catalog import exists
-from dwh_pipeline.lake.landing import LandingFile, complete_files
+from dwh_pipeline.lake.landing import LandingFile, complete_files, read_delivery
 from dwh_pipeline.sap.feeds import Feed
 
 # Files are told from their path alone; their content is never read by the stream.
@@ -46,9 +45,10 @@ def ingest(
         LandingError: the folder of the feed is missing.
         WarehouseError: whatever `append` raises; the micro-batch is not committed and comes again in the next run.
     """
-    deliveries = {file.delivery for file in complete_files(landing, feed)}
-    if not deliveries:
+    files = complete_files(landing, feed)
+    if not new_files(spark, bronze, files):
         return StreamProgress(files=0, rows=0)
+    deliveries = {file.delivery for file in files}
     loaded: list[StreamProgress] = []
     failed: list[Exception] = []
 
@@ -56,7 +56,10 @@ def ingest(
         # Listed after Spark's own listing, so that no file which Spark will remember as seen is missing here.
         complete = {str(file.path): file for file in complete_files(landing, feed)}
         offered = [complete[path] for path in _paths(batch) if path in complete]
-        fresh = _not_in_bronze(spark, bronze, offered)
+        # A snapshot tells what is absent only as a whole, so it is not cut into micro-batches.
+        whole = {file.delivery for file in offered if read_delivery(landing, feed, file.delivery).snapshot}
+        offered = [file for file in complete.values() if file in offered or file.delivery in whole]
+        fresh = new_files(spark, bronze, offered)
         try:
             loaded.append(StreamProgress(len(fresh), append(fresh) if fresh else 0))
         except Exception as error:
@@ -67,6 +70,8 @@ def ingest(
         spark.readStream.format("binaryFile")
         .schema(_FILE_SCHEMA)
         .option("recursiveFileLookup", "true")
+        # A file that was refused may be gone when its micro-batch comes again.
+        .option("ignoreMissingFiles", "true")
         .option("maxFileAge", _NEVER_TOO_OLD)
         .option("maxFilesPerTrigger", feed.max_files_per_trigger)
         .load(_glob(landing / feed.name, deliveries))
@@ -87,12 +92,12 @@ def _paths(batch: DataFrame) -> list[str]:
     return sorted(str(Path(row.path.removeprefix("file:"))) for row in batch.collect())
 
 
-def _not_in_bronze(spark: SparkSession, bronze: str, offered: list[LandingFile]) -> tuple[LandingFile, ...]:
+def new_files(spark: SparkSession, bronze: str, offered: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
+    """Those of the offered files that the bronze table does not hold, by their path below the landing root."""
+    offered = tuple(offered)
     if not offered or not exists(spark, bronze):
-        return tuple(offered)
-    names = [file.relative for file in offered]
-    held = spark.table(bronze).where(F.col("_tech_source_file").isin(names)).select("_tech_source_file").distinct()
-    known = {row[0] for row in held.collect()}
+        return offered
+    known = {row[0] for row in spark.table(bronze).select("_tech_source_file").distinct().collect()}
     return tuple(file for file in offered if file.relative not in known)
 
 

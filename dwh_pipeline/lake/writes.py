@@ -39,6 +39,21 @@ class TableChange:
         """Whether the table is already as it should be."""
         return self.inserted + self.updated + self.deleted == 0
 
+    @property
+    def would_write(self) -> Written:
+        """What carrying it out writes, as numbers."""
+        return Written(self.inserted, self.updated, self.deleted)
+
+    def applied_to(self, stored: DataFrame | None) -> DataFrame:
+        """The compared columns of all rows that the table holds afterwards. `stored`: those before, None for none."""
+        columns = self.contract.compared_columns
+        written = self.changes.where(F.col(_CHANGE) != "delete").select(*columns)
+        if stored is None:
+            return written
+        same_key = reduce(and_, (_same_key(self.contract, key, "t", "s") for key in self.contract.primary_key))
+        left = stored.alias("t").join(self.changes.alias("s"), same_key, "left_anti")
+        return left.select(*columns).unionByName(written)
+
 
 def append(spark: SparkSession, table: str, contract: TableContract, rows: DataFrame) -> None:
     """Add rows in one commit; columns that the table does not have are added to it."""
@@ -69,7 +84,7 @@ def plan_change(
         changes = wanted_rows.select(F.lit("insert").alias(_CHANGE), "row.*")
     else:
         stored_rows = _as_row(catalog.read(spark, table) if stored is None else stored, contract)
-        same_key = reduce(and_, (_same_key(contract, key) for key in keys))
+        same_key = reduce(and_, (_same_key(contract, key, "w", "s") for key in keys))
         change = (
             F.when(F.col("s.row").isNull(), "insert")
             .when(F.col("w.row").isNull(), "delete")
@@ -144,9 +159,9 @@ def _as_row(rows: DataFrame, contract: TableContract) -> DataFrame:
     return rows.select(*contract.primary_key, F.struct(*contract.compared_columns).alias("row"))
 
 
-def _same_key(contract: TableContract, key: str) -> Column:
-    wanted, stored = F.col(f"w.{key}"), F.col(f"s.{key}")
-    return wanted.eqNullSafe(stored) if contract.column(key).nullable else wanted == stored
+def _same_key(contract: TableContract, key: str, one: str, other: str) -> Column:
+    left, right = F.col(f"{one}.{key}"), F.col(f"{other}.{key}")
+    return left.eqNullSafe(right) if contract.column(key).nullable else left == right
 
 
 def _operator(contract: TableContract, key: str) -> str:

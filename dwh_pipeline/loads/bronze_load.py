@@ -1,18 +1,19 @@
-"""The load of a bronze table: new files of one feed, appended once each."""
+"""The load of a bronze table: new files of one feed, appended once each. What may not be appended: `intake`."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
-from dwh_pipeline.errors import UnknownOperationError
 from dwh_pipeline.lake import catalog, writes
-from dwh_pipeline.lake.landing import LandingFile, read_files
-from dwh_pipeline.lake.stream import ingest
+from dwh_pipeline.lake.landing import LandingFile, complete_files
+from dwh_pipeline.lake.stream import ingest, new_files
+from dwh_pipeline.loads.delivered import Delivered, delivered_of, kept_format
+from dwh_pipeline.loads.intake import read_new
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SapTable
+from dwh_pipeline.sap.values import ValueFormat
 from dwh_pipeline.tables import bronze
 
 
@@ -28,35 +29,75 @@ def run(
 
     Raises:
         LandingError: the folder of the feed is missing.
-        FeedError, DeliveryError: the files are not what the feed declares.
-        UnknownOperationError: a file holds an operation that the profile does not know; nothing of its micro-batch was
-            written.
+        FeedError, DeliveryError: the files are not what the feed or a `_delivery.json` declares.
+        UnknownOperationError: a file holds an operation that the profile does not know.
+        MissingColumnError: a file lacks a column that other files of the feed have.
+        SnapshotRefusedError: a full snapshot would delete more than it may.
+        With each of them, nothing of the micro-batch was written.
     """
     started_at = datetime.now(UTC)
     contract = bronze.contract_of(table)
     catalog.ensure(spark, target, contract, bronze.feed_properties(feed) if feed else None)
-    deliveries = _ingest(spark, feed, landing, checkpoints, target) if feed else {}
-    version = catalog.last_commit(spark) if deliveries else None
+    before = spark.table(target).columns
+    appended = _ingest(spark, feed, landing, checkpoints, target) if feed else {}
+    version = catalog.last_commit(spark) if appended else None
+    columns = spark.table(target).columns
     catalog.create_view(
         spark,
         catalog.sibling(target, f"bronze.{table.name.lower()}_typed"),
         target,
-        bronze.typed_columns(table, spark.table(target).columns),
+        bronze.typed_columns(table, columns),
     )
-    appended = sum(deliveries.values())
+    held = spark.table(target).groupBy("_tech_batch_id").count().collect()
     return LoadReport(
         table=contract.qualified_name,
-        rows=spark.table(target).count(),
-        written=Written(inserted=appended, version=version),
-        deliveries=tuple(
-            DeliveryCounts(
-                contract.qualified_name, delivery, is_replay=False, rows_read=rows, outcomes={Outcome.INSERTED: rows}
-            )
-            for delivery, rows in sorted(deliveries.items())
-        ),
+        rows=sum(row["count"] for row in held),
+        written=Written(inserted=sum(appended.values()), version=version),
+        deliveries=_counts(contract.qualified_name, appended),
         started_at=started_at,
         seconds=(datetime.now(UTC) - started_at).total_seconds(),
+        held=tuple(sorted(row["_tech_batch_id"] for row in held)),
+        new_columns=_new_columns(before, columns),
     )
+
+
+def preview(
+    spark: SparkSession, table: SapTable, feed: Feed | None, *, landing: Path, target: str, only: tuple[str, ...] | None
+) -> tuple[Delivered, LoadReport]:
+    """What bronze would hold after `run`, and what that would report. Nothing is written. Raises as `run` does.
+
+    `only`: take these deliveries alone of what is new in the landing area.
+    """
+    started_at = datetime.now(UTC)
+    contract = bronze.contract_of(table)
+    is_there = catalog.exists(spark, target)
+    rows = spark.table(target) if is_there else catalog.empty(spark, contract.columns)
+    before = rows.columns
+    offered = complete_files(landing, feed) if feed else ()
+    new = new_files(spark, target, [file for file in offered if only is None or file.delivery in only])
+    added: dict[str, int] = {}
+    if feed and new:
+        read = read_new(spark, feed, landing, target, new)
+        rows, added = rows.unionByName(read.rows, allowMissingColumns=True), read.deliveries
+    value_format = feed.value_format if feed else kept_format(spark, target) if is_there else ValueFormat()
+    table_id = catalog.table_id(spark, target) if is_there else None
+    delivered = delivered_of(table, target, rows, value_format, table_id)
+    report = LoadReport(
+        table=contract.qualified_name,
+        rows=sum(delivered.held.values()),
+        written=Written(inserted=sum(added.values())),
+        deliveries=_counts(contract.qualified_name, added),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+        held=tuple(sorted(delivered.held)),
+        new_columns=_new_columns(before, rows.columns),
+    )
+    return delivered, report
+
+
+def declare(spark: SparkSession, feed: Feed, target: str) -> None:
+    """Keep on the bronze table how the values of its feed are read, as feeds.toml has it now."""
+    catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
 
 
 def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, target: str) -> dict[str, int]:
@@ -65,18 +106,14 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
     deliveries: dict[str, int] = {}
 
     def append(files: tuple[LandingFile, ...]) -> int:
-        rows = bronze.build(read_files(spark, landing, feed, files), feed).persist()
-        try:
-            counts = _count(rows, feed)
-            if counts:
-                writes.append(spark, target, contract, rows)
-        finally:
-            rows.unpersist()
-        for delivery, count in counts.items():
+        new = read_new(spark, feed, landing, target, files)
+        if new.deliveries:
+            writes.append(spark, target, contract, new.rows)
+        for delivery, count in new.deliveries.items():
             deliveries[delivery] = deliveries.get(delivery, 0) + count
-        return sum(counts.values())
+        return sum(new.deliveries.values())
 
-    catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
+    declare(spark, feed, target)
     ingest(
         spark,
         landing=landing,
@@ -88,15 +125,14 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
     return deliveries
 
 
-def _count(rows: DataFrame, feed: Feed) -> dict[str, int]:
-    """Rows per delivery; an operation that the profile does not know is refused before anything is written."""
-    is_unknown = F.col("change_op").isNull() & F.col("_corrupt_record").isNull()
-    code = feed.source_profile.operation_code().alias("code")
-    first_unknown = F.min(F.when(is_unknown, F.struct("_tech_source_file", "_tech_row_number", code)))
-    counted = rows.groupBy("_tech_batch_id").agg(F.count("*").alias("rows"), first_unknown.alias("unknown")).collect()
-    unknown = min((row["unknown"] for row in counted if row["unknown"]), default=None)
-    if unknown:
-        raise UnknownOperationError(
-            feed.profile, code=unknown["code"], file=unknown["_tech_source_file"], row=unknown["_tech_row_number"]
-        )
-    return {row["_tech_batch_id"]: row["rows"] for row in counted}
+def _counts(table: str, appended: dict[str, int]) -> tuple[DeliveryCounts, ...]:
+    return tuple(
+        DeliveryCounts(table, delivery, is_replay=False, rows_read=rows, outcomes={Outcome.INSERTED: rows})
+        for delivery, rows in sorted(appended.items())
+    )
+
+
+def _new_columns(before: list[str], after: list[str]) -> tuple[str, ...]:
+    """Delivered columns that came to others; none at the first delivery, which brings all of them."""
+    had = set(before) - set(bronze.TECHNICAL_NAMES)
+    return tuple(sorted(set(after) - set(bronze.TECHNICAL_NAMES) - had)) if had else ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -9,13 +10,22 @@ from pyspark.sql import functions as F
 from dwh_pipeline.contracts.table import StoredAs, TableContract
 from dwh_pipeline.errors import ExpectationFailedError
 from dwh_pipeline.lake import catalog
-from dwh_pipeline.loads.silver import read_bronze_changes
+from dwh_pipeline.loads.delivered import changes_of, read_delivered
 from dwh_pipeline.quality import expectations
 from dwh_pipeline.quality.expectations import Finding
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
+from dwh_pipeline.sap.profiles import change_time
 from dwh_pipeline.sap.revenue import is_known_category
-from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line, sales_order
+from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line, load_ledger, sales_order
 from dwh_pipeline.tables.registry import GOLD, SILVER
+from dwh_pipeline.tables.silver import SilverTable
+
+
+class Severity(StrEnum):
+    """How bad it is when a check fails."""
+
+    WARN = "WARN"
+    ERROR = "ERROR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +33,7 @@ class Check:
     """An expectation of one table.
 
     `ask(spark, catalog)` reads what it needs and answers. `blocking`: nothing may be built on the table while it does
-    not hold; the others are for people to look at.
+    not hold; the others are for people to look at, an `ERROR` sooner than a `WARN`.
     """
 
     contract: TableContract
@@ -31,6 +41,7 @@ class Check:
     description: str
     ask: Callable[[SparkSession, str], Finding]
     blocking: bool = True
+    severity: Severity = Severity.ERROR
 
 
 def require_healthy(spark: SparkSession, catalog_name: str, tables: set[str]) -> None:
@@ -109,15 +120,49 @@ def _conflict_check(table: SapTable) -> Check:
     keys = tuple(field.canonical for field in table.keys)
 
     def ask(spark: SparkSession, catalog_name: str) -> Finding:
-        changes = read_bronze_changes(spark, f"{catalog_name}.{table.bronze_name}", table)
-        # Kept, so that reading the values of all fields is planned once and not again in every step of the question.
-        narrow = changes.select(*keys, "change_seq", "change_op", "_tech_row_hash").localCheckpoint()
-        return expectations.changes_have_one_content(narrow, keys)
+        changes = changes_of(read_delivered(spark, f"{catalog_name}.{table.bronze_name}", table))
+        content = F.to_json(F.struct(*(field.canonical for field in table.attributes)))
+        return expectations.changes_have_one_content(
+            changes.where(F.col("reason").isNull()).withColumn("content", content), keys
+        )
 
     return Check(
         bronze.contract_of(table),
         "changes_have_one_content",
-        "No two changes of one key have the same change_seq but other content; counts keys",
+        "No two changes of one key have the same change_seq but other content; names key and contents, the one that "
+        "stays first",
+        ask,
+        blocking=False,
+        severity=Severity.WARN,
+    )
+
+
+def _columns_check(table: SapTable) -> Check:
+    contract = bronze.contract_of(table)
+    return Check(
+        contract,
+        "files_have_the_same_columns",
+        "All files that hold more than deletions have the same columns; names the columns that only some have",
+        lambda spark, catalog_name: expectations.files_have_the_same_columns(_rows(spark, catalog_name, contract)),
+        blocking=False,
+        severity=Severity.WARN,
+    )
+
+
+def _counter_check(table: SilverTable) -> Check:
+    contract, source = table.contract, bronze.contract_of(table.source)
+
+    def ask(spark: SparkSession, catalog_name: str) -> Finding:
+        loads = _rows(spark, catalog_name, load_ledger.CONTRACT).where(F.col("table_name") == contract.qualified_name)
+        newest = _rows(spark, catalog_name, source).groupBy("_tech_batch_id").agg(F.max("change_seq").alias("newest"))
+        is_counter = change_time(F.col("newest")).isNull() & ~F.col("newest").rlike("^0*$")
+        return expectations.some_change_is_newer(loads, newest.where(is_counter).select("_tech_batch_id"))
+
+    return Check(
+        contract,
+        "counters_do_not_restart",
+        "No delivery that is ordered by a counter had only changes older than what was there: then the counter "
+        "probably started again (sequence_restarts in feeds.toml)",
         ask,
         blocking=False,
     )
@@ -135,11 +180,12 @@ def _category_check() -> Check:
             contract.primary_key,
         ),
         blocking=False,
+        severity=Severity.WARN,
     )
 
 
 CHECKS: tuple[Check, ...] = (
-    *(_conflict_check(table) for table in SAP_TABLES.values()),
+    *(make(table) for table in SAP_TABLES.values() for make in (_conflict_check, _columns_check)),
     *(check for table in SILVER for check in _key_checks(table.contract)),
     *(
         check
@@ -147,6 +193,7 @@ CHECKS: tuple[Check, ...] = (
         if table.contract.stored_as is StoredAs.SCD2
         for check in _version_checks(table.contract, table.keys)
     ),
+    *(_counter_check(table) for table in SILVER),
     *(check for contract in GOLD for check in _key_checks(contract)),
     _category_check(),
     _aggregate_check(),

@@ -4,7 +4,7 @@ The builds are module-level functions that are looked up when they are called, o
 built, the guard of silver is checked again: a blocking check of Dagster stops only its own run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +59,28 @@ def run_table(spark: SparkSession, catalog_name: str, contract: TableContract) -
     """Build one gold table from what is stored. Raises as `run` does, for the tables that it reads."""
     require_healthy(spark, catalog_name, set(contract.upstream))
     return _write(spark, catalog_name, contract)
+
+
+def preview(
+    spark: SparkSession, catalog_name: str, contract: TableContract, rows: Mapping[str, DataFrame]
+) -> tuple[DataFrame, LoadReport]:
+    """What one gold table would hold, and what its load would report. Nothing is written and no check is asked.
+
+    `rows` is what the tables that it reads would hold, by `schema.name`.
+    """
+    started_at = datetime.now(UTC)
+    table = f"{catalog_name}.{contract.qualified_name}"
+    wanted = _build(contract, lambda other: rows[other.qualified_name])
+    would = writes.plan_change(spark, table, contract, wanted).would_write
+    report = LoadReport(
+        table=contract.qualified_name,
+        rows=wanted.count(),
+        written=would,
+        deliveries=(),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+    )
+    return wanted, report
 
 
 def _write(spark: SparkSession, catalog_name: str, contract: TableContract) -> LoadReport:

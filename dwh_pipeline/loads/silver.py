@@ -16,11 +16,11 @@ from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome,
 from dwh_pipeline.contracts.table import StoredAs
 from dwh_pipeline.errors import DeliveryNotFoundError
 from dwh_pipeline.lake import catalog, ledger, writes
-from dwh_pipeline.sap.fields import TCURX, SapTable
-from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
-from dwh_pipeline.tables import bronze, load_ledger, quarantine
-from dwh_pipeline.tables.changes import LOCATION, read_changes
-from dwh_pipeline.tables.currencies import DECIMALS_COLUMNS, decimals_by_currency
+from dwh_pipeline.loads.delivered import Delivered, changes_of, history_of, read_delivered
+from dwh_pipeline.sap.fields import TCURX
+from dwh_pipeline.tables import load_ledger, quarantine
+from dwh_pipeline.tables.amounts import DECIMALS_COLUMNS, decimals_by_currency
+from dwh_pipeline.tables.changes import ABSENCE, LOCATION
 from dwh_pipeline.tables.silver import Reference, SilverTable
 
 # A matched row is updated only by a newer change, or derived again from an equal one. The plan decides so already; this
@@ -31,21 +31,28 @@ _GUARDS = {StoredAs.SCD1: "s.change_seq >= t.change_seq", StoredAs.SCD2: None}
 
 @dataclass(frozen=True, slots=True)
 class SilverPlan:
-    """What a load would do: nothing has been written. `deliveries` adds up, or the plan could not be made."""
+    """What a load would do: nothing has been written. `deliveries` adds up, or the plan could not be made.
+
+    `stored` are the rows of the table before, None if it is not there; `change` is None if nothing is pending.
+    """
 
     table: SilverTable
     target: str
+    source_id: str | None
+    stored: DataFrame | None
     change: writes.TableChange | None
     rejected: DataFrame | None
     stored_rejected: DataFrame | None
     deliveries: tuple[DeliveryCounts, ...]
     started_at: datetime
-    kept: tuple[DataFrame, ...] = ()
 
-    def close(self) -> None:
-        """Release what the plan keeps in memory."""
-        for frame in self.kept:
-            frame.unpersist()
+    def rows_after(self, spark: SparkSession) -> DataFrame:
+        """The rows that the table would hold, without the time of loading."""
+        contract = self.table.contract
+        if self.change is not None:
+            return self.change.applied_to(self.stored)
+        rows = catalog.empty(spark, contract.columns) if self.stored is None else self.stored
+        return rows.select(*contract.compared_columns)
 
 
 def run(spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None) -> LoadReport:
@@ -57,64 +64,88 @@ def run(spark: SparkSession, source: str, target: str, table: SilverTable, batch
         LedgerMismatchError: rows were lost or counted twice; nothing was written.
         OvertakenError: another load changed the table meanwhile; run again.
     """
-    return apply(spark, plan(spark, source, target, table, batch_id))
+    delivered = read_delivered(spark, source, table.source)
+    deliveries = None if batch_id is None else (batch_id,)
+    currencies = currencies_beside(spark, source, table)
+    return apply(spark, plan(spark, delivered, currencies, target, table, deliveries=deliveries))
 
 
-def plan(spark: SparkSession, source: str, target: str, table: SilverTable, batch_id: str | None = None) -> SilverPlan:
-    """What `run` would do. Reads only. Raises as `run` does."""
+def plan(
+    spark: SparkSession,
+    delivered: Delivered,
+    currencies: Delivered | None,
+    target: str,
+    table: SilverTable,
+    *,
+    deliveries: tuple[str, ...] | None = None,
+) -> SilverPlan:
+    """What loading the pending deliveries (None) or these would do. Reads only. Raises as `run` does.
+
+    `currencies` is what TCURX delivered; None if it is not there or the table has no amounts.
+    """
     started_at = datetime.now(UTC)
-    delivered = catalog.read(spark, source)
-    loaded = ledger.loaded_rows(spark, _ledger(target), table.contract.qualified_name)
-    held = ledger.delivered_rows(delivered)
-    if batch_id is not None and batch_id not in held:
-        raise DeliveryNotFoundError(source, batch_id, tuple(sorted(held)))
+    held = delivered.held
+    for delivery in deliveries or ():
+        if delivery not in held:
+            raise DeliveryNotFoundError(delivered.source, delivery, tuple(sorted(held)))
     stored = catalog.read(spark, target) if catalog.exists(spark, target) else None
-    # A table that is not there has taken nothing, whatever the ledger remembers of one that was.
-    done = loaded if stored is not None else {}
-    pending = [batch_id] if batch_id is not None else sorted(id_ for id_, rows in held.items() if done.get(id_) != rows)
+    loaded = ledger.loaded_rows(
+        spark,
+        _ledger(target),
+        table.contract.qualified_name,
+        source_id=delivered.table_id,
+        table_id=None if stored is None else catalog.table_id(spark, target),
+    )
+    not_loaded = tuple(sorted(id_ for id_, rows in held.items() if loaded.get(id_) != rows))
+    pending = not_loaded if deliveries is None else deliveries
 
-    value_format = _value_format(spark, source)
-    reference = _reference(spark, source, table, value_format)
+    reference = _reference(spark, currencies, delivered)
     stale_keys = _if_any(table.stale_keys(stored, reference)) if table.stale_keys and stored is not None else None
     if not pending and stale_keys is None:
-        return SilverPlan(table, target, None, None, None, (), started_at)
+        return SilverPlan(table, target, delivered.table_id, stored, None, None, None, (), started_at)
 
-    is_pending = F.col("_tech_batch_id").isin(pending)
-    arrived = _changes(delivered.where(is_pending), table.source, value_format).persist()
-    good = _good(arrived, pending=True)
-    touched = good.select(*table.keys).distinct()
+    is_pending = F.col("_tech_batch_id").isin(list(pending))
+    # Kept (as long as the frame lives), so that the values of all columns are read, and planned, once.
+    arrived = changes_of(delivered, delivered.rows.where(is_pending)).localCheckpoint(eager=False)
+    touched = arrived.where(F.col("reason").isNull()).select(*table.keys).distinct()
     if stale_keys is not None:
         touched = touched.unionByName(stale_keys).distinct()
-    history, kept = good, [arrived]
+    every = arrived
     if set(held) != set(pending):
-        earlier = _of_keys(_changes(delivered.where(~is_pending), table.source, value_format), touched, table).persist()
-        history = good.unionByName(_good(earlier, pending=False))
-        kept.append(earlier)
+        earlier = changes_of(delivered, delivered.rows.where(~is_pending))
+        # A snapshot says something of every key that is known.
+        takes_all = any(delivery in pending for _, delivery in delivered.snapshots)
+        earlier = earlier if takes_all else _of_keys(earlier, touched, table)
+        every = arrived.unionByName(earlier.localCheckpoint(eager=False))
+        touched = every.select(*table.keys).distinct() if takes_all else touched
+    history = history_of(delivered, every).withColumn("_pending", is_pending)
     before = _of_keys(stored, touched, table) if stored is not None else catalog.empty(spark, table.contract.columns)
 
     change = writes.plan_change(spark, target, table.contract, table.build(history, reference), stored=before)
     rejected = arrived.where(F.col("reason").isNotNull()).select(
         F.lit(table.source.bronze_name).alias("source_table"), *LOCATION, "reason", "raw_record"
     )
-    counted = _counts(table.outcomes(history, before, change.changes), rejected)
-    deliveries = [
-        DeliveryCounts(table.contract.qualified_name, id_, id_ in loaded, held[id_], counted.get(id_, {}))
-        for id_ in pending
+    counted, absent = _counts(table.outcomes(history, before, change.changes), rejected)
+    name = table.contract.qualified_name
+    counts = [
+        DeliveryCounts(name, id_, id_ in loaded, held[id_], counted.get(id_, {}), absent.get(id_, 0)) for id_ in pending
     ]
     if stale_keys is not None:
-        deliveries += _derived_again(table, stale_keys.join(good, list(table.keys), "left_anti").count())
-    stored_rejected = _stored_rejected(spark, target, source, pending)
+        taken = history.where("_pending").select(*table.keys).distinct()
+        counts += _derived_again(table, stale_keys.join(taken, list(table.keys), "left_anti").count())
+    stored_rejected = _stored_rejected(spark, target, table, pending)
     # Most loads reject nothing and never did: then there is nothing to compare.
     rejects_differ = any(Outcome.QUARANTINED in counts for counts in counted.values()) or not stored_rejected.isEmpty()
     return SilverPlan(
         table=table,
         target=target,
+        source_id=delivered.table_id,
+        stored=stored,
         change=change,
         rejected=rejected if rejects_differ else None,
         stored_rejected=stored_rejected,
-        deliveries=tuple(deliveries),
+        deliveries=tuple(counts),
         started_at=started_at,
-        kept=tuple(kept),
     )
 
 
@@ -124,7 +155,7 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     The ledger comes last, so a crash anywhere leaves the delivery pending, and loading it again changes nothing that is
     right already.
     """
-    table, contract = planned.table, planned.table.contract
+    contract = planned.table.contract
     quarantined = catalog.sibling(planned.target, quarantine.CONTRACT.qualified_name)
     for name, described in (
         (planned.target, contract),
@@ -145,51 +176,47 @@ def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
             load_ledger.CONTRACT,
             uuid4().hex,
             planned.deliveries,
+            source_id=planned.source_id,
+            table_id=catalog.table_id(spark, planned.target),
             started_at=planned.started_at,
             finished_at=datetime.now(UTC),
         )
-    planned.close()
-    finished_at = datetime.now(UTC)
+    return _report(planned, spark.table(planned.target).count(), written)
+
+
+def preview(planned: SilverPlan) -> LoadReport:
+    """What carrying out the plan would report. Nothing is written."""
+    rows = planned.stored.count() if planned.stored is not None else 0
+    would = planned.change.would_write if planned.change is not None else Written()
+    return _report(planned, rows + would.inserted - would.deleted, would)
+
+
+def _report(planned: SilverPlan, rows: int, written: Written) -> LoadReport:
     return LoadReport(
-        table=table.contract.qualified_name,
-        rows=spark.table(planned.target).count(),
+        table=planned.table.contract.qualified_name,
+        rows=rows,
         written=written,
         deliveries=planned.deliveries,
         started_at=planned.started_at,
-        seconds=(finished_at - planned.started_at).total_seconds(),
+        seconds=(datetime.now(UTC) - planned.started_at).total_seconds(),
     )
 
 
-def _good(changes: DataFrame, *, pending: bool) -> DataFrame:
-    return changes.where(F.col("reason").isNull()).drop("reason", "raw_record").withColumn("_pending", F.lit(pending))
-
-
-def read_bronze_changes(spark: SparkSession, source: str, table: SapTable) -> DataFrame:
-    """The changes in a bronze table that can be taken, with their values read as its feed declares.
-
-    Raises:
-        TableNotFoundError: bronze is not there yet.
-    """
-    changes = _changes(catalog.read(spark, source), table, _value_format(spark, source))
-    return changes.where(F.col("reason").isNull())
-
-
-def _value_format(spark: SparkSession, source: str) -> ValueFormat:
-    kept = catalog.properties(spark, source, bronze.FEED_PROPERTIES)
-    defaults = ValueFormat()
-    return ValueFormat(
-        date_format=kept.get(f"{bronze.FEED_PROPERTIES}date_format", defaults.date_format),
-        decimal=Decimal(kept.get(f"{bronze.FEED_PROPERTIES}decimal", defaults.decimal)),
-        amounts=Amounts(kept.get(f"{bronze.FEED_PROPERTIES}amounts", defaults.amounts)),
-    )
-
-
-def _reference(spark: SparkSession, source: str, table: SilverTable, value_format: ValueFormat) -> Reference:
-    """Decimals per currency from the TCURX beside `source`; none if the table has no amounts or TCURX is not there."""
+def currencies_beside(spark: SparkSession, source: str, table: SilverTable) -> Delivered | None:
+    """What TCURX beside `source` delivered; None if it is not there or the table has no amounts."""
     tcurx = catalog.sibling(source, TCURX.bronze_name)
     if TCURX.bronze_name not in table.contract.upstream or not catalog.exists(spark, tcurx):
-        return Reference(catalog.empty(spark, DECIMALS_COLUMNS), value_format.amounts)
-    return Reference(decimals_by_currency(read_bronze_changes(spark, tcurx, TCURX)), value_format.amounts)
+        return None
+    return read_delivered(spark, tcurx, TCURX)
+
+
+def _reference(spark: SparkSession, currencies: Delivered | None, delivered: Delivered) -> Reference:
+    decimals = (
+        decimals_by_currency(history_of(currencies, changes_of(currencies)))
+        if currencies is not None
+        else catalog.empty(spark, DECIMALS_COLUMNS)
+    )
+    return Reference(decimals, delivered.value_format.amounts)
 
 
 def _if_any(keys: DataFrame) -> DataFrame | None:
@@ -202,30 +229,29 @@ def _of_keys(rows: DataFrame, keys: DataFrame, table: SilverTable) -> DataFrame:
     return rows.join(F.broadcast(keys), list(table.keys), "left_semi")
 
 
-def _changes(delivered: DataFrame, source: SapTable, value_format: ValueFormat) -> DataFrame:
-    """Bronze rows as changes, with `reason`, and `raw_record` where there is one."""
-    data = [name for name in delivered.columns if name not in bronze.TECHNICAL_NAMES]
-    as_json = F.to_json(F.struct(*(f"`{name}`" for name in data)))
-    raw_record = F.coalesce("_corrupt_record", as_json) if "_corrupt_record" in delivered.columns else as_json
-    typed = bronze.typed_columns(source, delivered.columns)
-    changes = read_changes(delivered.select(*map(F.expr, typed), raw_record.alias("raw_record")), source, value_format)
-    return changes.withColumn("raw_record", F.when(F.col("reason").isNotNull(), F.col("raw_record")))
-
-
-def _stored_rejected(spark: SparkSession, target: str, source: str, pending: list[str]) -> DataFrame:
-    table = catalog.sibling(target, quarantine.CONTRACT.qualified_name)
-    if not catalog.exists(spark, table):
+def _stored_rejected(spark: SparkSession, target: str, table: SilverTable, pending: tuple[str, ...]) -> DataFrame:
+    quarantined = catalog.sibling(target, quarantine.CONTRACT.qualified_name)
+    if not catalog.exists(spark, quarantined):
         return catalog.empty(spark, quarantine.CONTRACT.columns)
-    name = ".".join(source.split(".")[-2:])
-    return spark.table(table).where((F.col("source_table") == name) & F.col("_tech_batch_id").isin(pending))
+    of_pending = (F.col("source_table") == table.source.bronze_name) & F.col("_tech_batch_id").isin(list(pending))
+    return spark.table(quarantined).where(of_pending)
 
 
-def _counts(outcomes: DataFrame, rejected: DataFrame) -> dict[str, dict[Outcome, int]]:
-    every = outcomes.unionByName(rejected.select("_tech_batch_id", F.lit(Outcome.QUARANTINED.value).alias("outcome")))
+def _counts(outcomes: DataFrame, rejected: DataFrame) -> tuple[dict[str, dict[Outcome, int]], dict[str, int]]:
+    """Per delivery: rows by outcome, and keys that were deleted because a snapshot lacks them."""
+    quarantined = rejected.select(
+        "_tech_batch_id",
+        F.lit(False).alias(ABSENCE),  # noqa: FBT003
+        F.lit(Outcome.QUARANTINED.value).alias("outcome"),
+    )
     counts: dict[str, dict[Outcome, int]] = {}
-    for row in every.groupBy("_tech_batch_id", "outcome").count().collect():
-        counts.setdefault(row["_tech_batch_id"], {})[Outcome(row["outcome"])] = row["count"]
-    return counts
+    absent: dict[str, int] = {}
+    for row in outcomes.unionByName(quarantined).groupBy("_tech_batch_id", ABSENCE, "outcome").count().collect():
+        if not row[ABSENCE]:
+            counts.setdefault(row["_tech_batch_id"], {})[Outcome(row["outcome"])] = row["count"]
+        elif row["outcome"] == Outcome.DELETED:
+            absent[row["_tech_batch_id"]] = row["count"]
+    return counts, absent
 
 
 def _derived_again(table: SilverTable, rows: int) -> list[DeliveryCounts]:

@@ -6,12 +6,17 @@ when it passes.
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from dwh_pipeline.contracts.outcomes import Outcome
+from dwh_pipeline.sap.operations import UPSERTS, is_operation, operation_rank
+
 SAMPLES = 20
+# Outcomes that do not tell whether a change could still have an effect.
+_SAYS_NOTHING = (Outcome.OLDER, Outcome.COLLAPSED, Outcome.QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +74,48 @@ def aggregate_equals_fact(aggregate: DataFrame, wanted: DataFrame, columns: tupl
 
 
 def changes_have_one_content(changes: DataFrame, keys: tuple[str, ...]) -> Finding:
-    """No two changes of one key have the same `change_seq` and operation but other content. Counts keys.
+    """No two changes of one key have the same `change_seq` and kind of operation but other content (`_tech_row_hash`).
 
-    Computed on bronze, so the answer does not depend on the order of arrival.
+    A sample has the key, the `change_seq`, the `content` that stays (the larger hash), and those that do not. Computed
+    on bronze, so the answer does not depend on the order of arrival.
     """
-    contents = changes.groupBy(*keys, "change_seq", "change_op").agg(
-        F.count_distinct("_tech_row_hash").alias("contents")
+    one_change = (*keys, "change_seq", "rank")
+    ranked = changes.withColumn("rank", operation_rank())
+    contents = ranked.groupBy(*one_change).agg(F.count_distinct("_tech_row_hash").alias("contents"))
+    conflicts = contents.where(F.col("contents") > 1).select(*one_change).localCheckpoint()
+    if conflicts.isEmpty():
+        return Finding(0, ())
+    by_hash = F.sort_array(F.collect_set(F.struct("_tech_row_hash", "content")), asc=False)
+    named = ranked.join(F.broadcast(conflicts), list(one_change)).groupBy(*one_change).agg(by_hash.alias("found"))
+    stays, goes = F.col("found")[0]["content"], F.slice("found", 2, SAMPLES)["content"]
+    return _finding(named.select(*keys, "change_seq", stays.alias("stays"), goes.alias("goes")))
+
+
+def files_have_the_same_columns(rows: DataFrame) -> Finding:
+    """Every file of a bronze table that holds upserts has the same columns. Counts the columns that only some have.
+
+    A sample has the column and the first file with it. Files that say nothing of their columns do not count.
+    """
+    if "_tech_source_columns" not in rows.columns:
+        return Finding(0, ())
+    told = rows.where(is_operation(*UPSERTS) & F.col("_tech_source_columns").isNotNull())
+    alike = told.groupBy("_tech_source_columns").agg(F.min("_tech_source_file").alias("first_file")).localCheckpoint()
+    named = alike.select(F.explode(F.split("_tech_source_columns", ",")).alias("column"), "first_file")
+    having = named.groupBy("column").agg(F.count("*").alias("having"), F.min("first_file").alias("first_file"))
+    return _finding(having.where(F.col("having") < alike.count()).select("column", "first_file"))
+
+
+def some_change_is_newer(loads: DataFrame, deliveries: DataFrame) -> Finding:
+    """None of the deliveries lost with all its changes to what was there before, in every load of it.
+
+    `loads` are rows of the ledger, `deliveries` the ids (`_tech_batch_id`) that are looked at.
+    """
+    took_part = reduce(add, (F.col(o.value) for o in Outcome if o not in _SAYS_NOTHING))
+    per_delivery = loads.groupBy("_tech_batch_id").agg(
+        F.max(took_part).alias("took_part"), F.max("older").alias("older")
     )
-    return _finding(contents.where(F.col("contents") > 1).select(*keys).distinct())
+    lost = per_delivery.where((F.col("took_part") == 0) & (F.col("older") > 0))
+    return _finding(lost.join(deliveries, "_tech_batch_id", "left_semi").select("_tech_batch_id", "older"))
 
 
 def every_row_has(rows: DataFrame, condition: Column, keys: tuple[str, ...]) -> Finding:

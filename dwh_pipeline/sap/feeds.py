@@ -1,25 +1,25 @@
 """Feeds: what `feeds.toml` says of each folder of the landing area, validated before anything runs.
 
-Pure: text in, feeds or an error out. Finding and reading files belongs to `lake`.
+Also what a `_delivery.json` says of its delivery. Pure: text in, feeds or an error out. Finding and reading files
+belongs to `lake`.
 """
 
 import codecs
+import json
 import tomllib
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from dwh_pipeline.errors import FeedError
+from dwh_pipeline.errors import DeliveryError, FeedError
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
-from dwh_pipeline.sap.profiles import PLAIN, PROFILES, RECORDMODE, Profile
+from dwh_pipeline.sap.profiles import PLAIN, PROFILES, DeclaredOrder, Profile
 from dwh_pipeline.sap.values import Amounts, Decimal, ValueFormat
 
 # Only patterns whose text order and meaning Spark and people agree on; others would be guessed.
 _DATE_FORMATS = ("yyyyMMdd", "yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "dd/MM/yyyy")
 
-
-_ORDERED_BY_FEED = (PLAIN.name, RECORDMODE.name)
 # Spark knows these and no others; the names are Spark's, the keys are Python's for the same.
 _ENCODINGS = {
     "utf-8": "utf-8",
@@ -38,11 +38,18 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class Feed(BaseModel):
     """One feed: a folder of the landing area that holds deliveries of one SAP table.
 
+    What a section leaves out is as the profile has it (`Profile.formats`).
     `rename` maps delivered names to SAP names, `constants` adds fields that every row of the feed has. `sequence` is
     the name (after renaming) of the column that orders the changes, for the profiles that have no order of their own.
+    `sequence_restarts`: its numbers start again in each delivery, so the delivery comes first in the order. `snapshot`:
+    every delivery is a full one, so what it lacks was deleted; `max_deleted_share` is the largest part of the known
+    keys that it may delete. `optional` names columns that a file may lack although others have them.
     SAP names are kept in upper case. `max_files_per_trigger` bounds one micro-batch.
     """
 
@@ -51,16 +58,26 @@ class Feed(BaseModel):
     name: str
     table: str
     profile: str = PLAIN.name
-    format: FileFormat = FileFormat.CSV
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    decimal: Decimal = Decimal.POINT
-    date_format: str = "yyyyMMdd"
-    amounts: Amounts = Amounts.INTERNAL
+    format: FileFormat
+    delimiter: str
+    encoding: str
+    decimal: Decimal
+    date_format: str
+    amounts: Amounts
     sequence: str | None = None
+    sequence_restarts: bool = False
+    snapshot: bool = False
+    max_deleted_share: Share = 0.2
     rename: dict[str, str] = Field(default_factory=dict)
     constants: dict[str, str] = Field(default_factory=dict)
+    optional: tuple[str, ...] = ()
     max_files_per_trigger: Annotated[int, Field(gt=0)] = 1000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _formats_of_the_profile(cls, keys: dict[str, object]) -> dict[str, object]:
+        profile = PROFILES.get(str(keys.get("profile", PLAIN.name)))
+        return {**profile.formats, **keys} if profile else keys
 
     @field_validator("name")
     @classmethod
@@ -111,9 +128,21 @@ class Feed(BaseModel):
     @classmethod
     def _sequence_is_needed(cls, value: str | None, info: ValidationInfo) -> str | None:
         profile = info.data.get("profile", PLAIN.name)
-        if value is not None and profile not in _ORDERED_BY_FEED:
+        if value is not None and not PROFILES[profile].takes_sequence:
             raise ValueError(f"the profile {profile} orders changes by its own columns; remove the key")
         return value.upper() if value else None
+
+    @field_validator("sequence_restarts")
+    @classmethod
+    def _there_is_a_sequence(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+        if value and not info.data.get("sequence"):
+            raise ValueError("there is no sequence that could start again; add the key sequence, or remove this one")
+        return value
+
+    @field_validator("optional")
+    @classmethod
+    def _optional_in_upper(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.upper() for name in value)
 
     @field_validator("rename")
     @classmethod
@@ -136,9 +165,52 @@ class Feed(BaseModel):
         return PROFILES[self.profile]
 
     @property
+    def order(self) -> DeclaredOrder:
+        """What the feed says of the order of its changes."""
+        return DeclaredOrder(self.sequence, self.sequence_restarts)
+
+    @property
     def value_format(self) -> ValueFormat:
         """How the texts of the feed are read."""
         return ValueFormat(date_format=self.date_format, decimal=self.decimal, amounts=self.amounts)
+
+
+class Delivery(BaseModel):
+    """What is declared of one delivery, in its `_delivery.json` or else by its feed.
+
+    `snapshot`: it is a full one. `taken_at`: when, as its order column has it. `max_deleted_share`: the largest part of
+    the known keys that it may delete. `rows`: how many rows it has to have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshot: bool
+    max_deleted_share: Share
+    taken_at: Annotated[str, Field(pattern=r"^\d{1,20}$")] | None = None
+    rows: Annotated[int, Field(ge=0)] | None = None
+
+
+def parse_delivery(text: str | None, feed: Feed, file: str) -> Delivery:
+    """What a `_delivery.json` with this text (None: there is none) says, completed by the feed. `file` is its name.
+
+    Raises:
+        DeliveryError: it is no JSON object, or a key of it cannot be used.
+    """
+    declared: dict[str, object] = {"snapshot": feed.snapshot, "max_deleted_share": feed.max_deleted_share}
+    try:
+        given = json.loads(text) if text is not None else {}
+        return Delivery.model_validate({**declared, **given})
+    except (ValueError, TypeError) as error:  # a ValidationError is a ValueError
+        raise DeliveryError(file, _first_problem(error)) from None
+
+
+def _first_problem(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"is no JSON object: {error}"
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    problem = "is not a key of a delivery" if first["type"] == "extra_forbidden" else first["msg"]
+    return f"{key}: {problem}"
 
 
 def parse_feeds(text: str) -> tuple[Feed, ...]:

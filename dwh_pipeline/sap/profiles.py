@@ -1,14 +1,15 @@
 """Source profiles: how each replication tool tells an operation and the order of changes.
 
 A profile turns what a tool delivers into the two technical columns that every load relies on: `change_op` (a letter of
-`Operation`) and `change_seq`. To add a tool, add a profile and its test. Which table, file format and number format a
-feed has belongs to `feeds`.
+`Operation`) and `change_seq`. To add a tool, add a profile and its test. Which table and fields a feed has belongs to
+`feeds`.
 
 `change_seq` is text of one width per profile, so that text order is change order. Parts that come from the file
 (delivery, file name, row number) are facts that never change, so the same file gives the same value again. Initial
 loads have the floor: all zeros. A value that cannot be ordered gives NULL, and the row is quarantined by silver.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -36,12 +37,32 @@ _DELIVERED_DATE = r"(?:^|\D)((?:19|2\d)\d\d)-?(\d\d)-?(\d\d)"
 _DELIVERED_TIME = r"(?:T(\d\d)[-_.]?(\d\d)?[-_.]?(\d\d)?|(\d\d)(\d\d)(\d\d)?)?(?!\d)"
 
 
+# What SAP's own values look like in text files: the keys of a feed, as feeds.toml would have them.
+_SAP_TEXT: Mapping[str, str] = {
+    "format": "csv",
+    "delimiter": ",",
+    "encoding": "utf-8",
+    "decimal": "point",
+    "date_format": "yyyyMMdd",
+    "amounts": "internal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredOrder:
+    """What a feed says of its order: the column that has it, and whether its numbers start again in each delivery."""
+
+    sequence: str | None = None
+    restarts: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """How one replication tool delivers changes.
 
-    `operation_code` gives the delivered code (STRING, blank as ''); `operations` maps it to an operation, and a code
-    that is not in the map stops the feed. `change_seq` takes the declared sequence column (plain only) or None.
+    `operation_code` gives the delivered code (STRING, blank as ''); `operations` maps it to an operation, before-images
+    among them, and a code that is not in the map stops the feed. `change_seq` takes the order that the feed declares,
+    which only a profile that `takes_sequence` heeds. `formats` are the keys of a feed that does not say otherwise.
     `own_columns` are delivered columns that belong to the tool, not to SAP; those in `required_columns` have to be in
     every file, those in `optional_columns` are blank in a file that lacks them. `markers` names folders of a feed that
     count only once the marker file lies in them.
@@ -50,7 +71,9 @@ class Profile:
     name: str
     operations: Mapping[str, Operation]
     operation_code: Callable[[], Column]
-    change_seq: Callable[[str | None], Column]
+    change_seq: Callable[[DeclaredOrder], Column]
+    takes_sequence: bool = False
+    formats: Mapping[str, str] = field(default_factory=lambda: _SAP_TEXT)
     own_columns: tuple[str, ...] = ()
     required_columns: tuple[str, ...] = ()
     optional_columns: tuple[str, ...] = ()
@@ -75,6 +98,36 @@ def change_time(change_seq: Column) -> Column:
         digits.rlike(rf"^{_DATE_DIGITS}\z"), F.rpad(digits, _TIME_WIDTH, "0")
     )
     return F.try_to_timestamp(F.concat(second, F.lit("."), micros), F.lit(TIME_PATTERN))
+
+
+def delivery_time(delivery: str) -> str:
+    """The time in a delivery id such as `20260401T0600`, as 14 digits; '' if it holds none."""
+    found = re.search(_DELIVERED_DATE + _DELIVERED_TIME, delivery)
+    return "".join(part or "" for part in found.groups()).ljust(_TIME_WIDTH, "0") if found else ""
+
+
+def snapshot_position(delivery: str, newest: str, order: DeclaredOrder | None, taken_at: str | None) -> str:
+    """The position of a full snapshot among the changes: what it lacks was deleted by then.
+
+    `newest` is the highest `change_seq` of its rows, `order` what the feed declares, None for a profile that has an
+    order of its own. A feed that is ordered by deliveries has the position of the delivery. Any other has `taken_at`, a
+    value as its order column has it (digits), or else the time in the delivery id, as a date where the rows have dates.
+
+    Raises:
+        ValueError: the snapshot does not tell when it was taken, or holds a change that is newer.
+    """
+    if order is not None and (order.restarts or not order.sequence):
+        return newest[: _TIMED_WIDTH + DELIVERY_WIDTH].ljust(len(newest), "0")
+    found = newest[:_WHOLE_WIDTH].lstrip("0")
+    in_name = delivery_time(delivery)
+    if taken_at is None and in_name and len(found) in (0, len("yyyyMMdd"), _TIME_WIDTH):
+        taken_at = in_name[: len(found) or _TIME_WIDTH]
+    if taken_at is None:
+        raise ValueError("does not tell when the snapshot was taken; add taken_at, a value as its order column has it")
+    position = taken_at.zfill(_WHOLE_WIDTH).ljust(len(newest), "0")
+    if newest[:_WHOLE_WIDTH] > position[:_WHOLE_WIDTH]:
+        raise ValueError(f"was taken at {taken_at} but holds a change of {found}; correct taken_at")
+    return position
 
 
 def _blank_as_empty(name: str) -> Column:
@@ -119,22 +172,27 @@ def _ordered(text: Column) -> Column:
 
 def _file_position() -> Column:
     """Delivery, file and row: where the change was delivered, as text of one width."""
+    file = F.rpad(F.substring_index(F.col("_tech_source_file"), "/", -1), FILE_WIDTH, " ")
+    return F.concat(_delivery(), file, F.lpad(F.col("_tech_row_number").cast("string"), _ROW_WIDTH, "0"))
+
+
+def _delivery() -> Column:
+    """The delivery id as text of one width; numbers in their order."""
     delivery = F.col("_tech_batch_id")
-    padded = F.when(delivery.rlike(r"^\d+\z"), F.lpad(delivery, DELIVERY_WIDTH, "0")).otherwise(
+    return F.when(delivery.rlike(r"^\d+\z"), F.lpad(delivery, DELIVERY_WIDTH, "0")).otherwise(
         F.rpad(delivery, DELIVERY_WIDTH, " ")
     )
-    file = F.rpad(F.substring_index(F.col("_tech_source_file"), "/", -1), FILE_WIDTH, " ")
-    return F.concat(padded, file, F.lpad(F.col("_tech_row_number").cast("string"), _ROW_WIDTH, "0"))
 
 
 def _delivery_time() -> Column:
-    """The time in a delivery id such as `20260401T0600` or `delta/20260401`, as 14 digits; '' if it holds none.
+    """The time in a delivery id such as `20260401T0600` or `delta/20260401`, as 29 digits; zeros if it holds none.
 
     What follows the date and is no time, as in `20260401-2`, leaves it a date.
     """
     delivery = F.col("_tech_batch_id")
     parts = F.concat(*(F.regexp_extract(delivery, _DELIVERED_DATE + _DELIVERED_TIME, group) for group in range(1, 10)))
-    return F.when(parts == "", parts).otherwise(F.rpad(parts, _TIME_WIDTH, "0"))
+    time = F.when(parts == "", parts).otherwise(F.rpad(parts, _TIME_WIDTH, "0"))
+    return F.concat(F.lpad(time, _WHOLE_WIDTH, "0"), F.lit("0" * _FRACTION_WIDTH))
 
 
 def _floored(is_initial: Column, seq: Column, width: int) -> Column:
@@ -145,23 +203,25 @@ _POSITION_WIDTH = DELIVERY_WIDTH + FILE_WIDTH + _ROW_WIDTH
 _TIMED_WIDTH = _WHOLE_WIDTH + _FRACTION_WIDTH
 
 
-def _plain_seq(sequence: str | None) -> Column:
-    if sequence:
-        return _ordered(F.col(f"`{sequence}`"))
-    return F.concat(F.lpad(_delivery_time(), _WHOLE_WIDTH, "0"), F.lit("0" * _FRACTION_WIDTH), _file_position())
+def _plain_seq(order: DeclaredOrder) -> Column:
+    """The declared sequence, behind the delivery if its numbers start again there; else where it was delivered."""
+    if not order.sequence:
+        return F.concat(_delivery_time(), _file_position())
+    number = _ordered(F.col(f"`{order.sequence}`"))
+    return F.concat(_delivery_time(), _delivery(), number) if order.restarts else number
 
 
-def _timed_seq(time_column: str, is_initial: Callable[[], Column] | None = None) -> Callable[[str | None], Column]:
+def _timed_seq(time_column: str, is_initial: Callable[[], Column] | None = None) -> Callable[[DeclaredOrder], Column]:
     """Time of the change, then where it was delivered; the floor for initial rows."""
 
-    def seq(_sequence: str | None) -> Column:
+    def seq(_order: DeclaredOrder) -> Column:
         timed = F.concat(_ordered(F.col(time_column)), _file_position())
         return _floored(is_initial(), timed, _TIMED_WIDTH + _POSITION_WIDTH) if is_initial else timed
 
     return seq
 
 
-def _odp_seq(_sequence: str | None) -> Column:
+def _odp_seq(_order: DeclaredOrder) -> Column:
     """TSN (14 and 9 digits), unit (10) and record (10); the floor for a full load."""
     tsn = F.regexp_replace(_blank_as_empty("ODQ_TSN"), r"^(\d{14})\D?(\d{0,9})\z", "$1$2")
     digits = F.when(tsn.rlike(r"^\d{14,23}\z"), F.rpad(tsn, _TSN_WIDTH, "0"))
@@ -175,7 +235,7 @@ def _odp_number(name: str) -> Column:
     return F.when(number.rlike(rf"^\d{{0,{_ODP_NUMBER_WIDTH}}}\z"), F.lpad(number, _ODP_NUMBER_WIDTH, "0"))
 
 
-def _qlik_seq(_sequence: str | None) -> Column:
+def _qlik_seq(_order: DeclaredOrder) -> Column:
     """35 digits, of which 14 are a time; the floor for a full load. Any other change without a number has no order."""
     seq = _blank_as_empty("header__change_seq")
     digits = F.when(seq.rlike(rf"^\d{{1,{_QLIK_WIDTH}}}\z"), F.lpad(seq, _QLIK_WIDTH, "0"))
@@ -191,6 +251,7 @@ PLAIN = Profile(
     operations={"": Operation.UPSERT},
     operation_code=lambda: F.lit(""),
     change_seq=_plain_seq,
+    takes_sequence=True,
 )
 
 FIVETRAN = Profile(
@@ -280,6 +341,7 @@ RECORDMODE = Profile(
     },
     operation_code=_code_column("0RECORDMODE"),
     change_seq=_plain_seq,
+    takes_sequence=True,
     own_columns=("0RECORDMODE",),
     required_columns=("0RECORDMODE",),
 )

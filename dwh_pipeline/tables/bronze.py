@@ -4,6 +4,8 @@ One contract per SAP table; delivered columns follow the technical ones and are 
 belongs to silver.
 """
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -22,6 +24,8 @@ TECHNICAL = (
     ROW_HASH,
     LOADED_AT,
     Column("_corrupt_record", "STRING", "The raw record where it could not be split into columns"),
+    Column("_tech_snapshot_seq", "STRING", "Position of the full snapshot that the row is part of; NULL in a delta"),
+    Column("_tech_source_columns", "STRING", "The columns that the file has, as bronze names them"),
 )
 TECHNICAL_NAMES = tuple(column.name for column in TECHNICAL)
 
@@ -55,20 +59,27 @@ def build(delivered: DataFrame, feed: Feed) -> DataFrame:
     An operation code that the profile does not know gives `change_op` NULL; the load stops on it.
     """
     profile = feed.source_profile
-    located = ("_tech_batch_id", "_tech_source_file", "_tech_row_number", "_corrupt_record")
+    located = ("_tech_batch_id", "_tech_source_file", "_tech_row_number", "_tech_source_columns", "_corrupt_record")
     data = [name for name in delivered.columns if name not in located]
     # NULL fields drop out of the JSON, so a column that other files do not have leaves the hash as it is.
     content = F.to_json(F.struct(*(F.col(f"`{name}`") for name in sorted(data))))
     technical = {
-        "change_seq": profile.change_seq(feed.sequence),
+        "change_seq": profile.change_seq(feed.order),
         "change_op": operation(profile),
         "_tech_row_hash": F.sha2(F.concat_ws("|", content, "_corrupt_record"), 256),
         "_tech_loaded_at": F.current_timestamp(),
+        "_tech_snapshot_seq": F.lit(None).cast("string"),
     }
     return delivered.select(
         *((technical[name] if name in technical else F.col(name)).alias(name) for name in TECHNICAL_NAMES),
         *(f"`{name}`" for name in data),
     )
+
+
+def in_snapshots(rows: DataFrame, positions: Mapping[str, str]) -> DataFrame:
+    """Rows of `build` with the position of the full snapshot that their delivery is (delivery -> position)."""
+    position = F.create_map(*(F.lit(text) for pair in positions.items() for text in pair))
+    return rows.withColumn("_tech_snapshot_seq", F.try_element_at(position, F.col("_tech_batch_id")))
 
 
 def typed_columns(table: SapTable, present: list[str]) -> list[str]:

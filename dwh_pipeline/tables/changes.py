@@ -14,6 +14,7 @@ from dwh_pipeline.sap.values import ValueFormat, reason, text, value
 _MALFORMED = "malformed record: it does not split into the columns of its file"
 _EXACT_TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # JSON would stop at milliseconds
 LOCATION = ("_tech_batch_id", "_tech_source_file", "_tech_row_number")
+ABSENCE = "_is_absence"
 
 
 def read_changes(typed: DataFrame, table: SapTable, value_format: ValueFormat) -> DataFrame:
@@ -76,16 +77,15 @@ def effective(changes: DataFrame) -> DataFrame:
 
 
 def mark(history: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Changes of whole keys with `_pending` (BOOLEAN), and what each pending change is to the others.
+    """Changes of whole keys with `_pending` and `_is_absence` (BOOLEAN), and what each pending change is to the others.
 
     Adds `early_outcome` (STRING): collapsed or conflicting where that needs no look at the stored table, else NULL;
     `is_newest` (BOOLEAN): newest pending change of its key; `conflicts_before`, `known_before` (BOOLEAN): another
     delivery, loaded earlier, has the same change with other or with the same content. Only pending rows are returned.
     """
     # Everything below happens inside one key: moving the rows once is enough for all windows.
-    narrow = history.select(*keys, "change_seq", "change_op", *LOCATION, "_tech_row_hash", "_pending").repartition(
-        *keys
-    )
+    narrow = history.select(*keys, "change_seq", "change_op", *LOCATION, "_tech_row_hash", "_pending", ABSENCE)
+    narrow = narrow.repartition(*keys)
     is_before_image = is_operation(Operation.BEFORE_IMAGE)
     order = order_of_change()
     ranked = narrow.withColumns(
@@ -116,6 +116,7 @@ def mark(history: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         "change_op",
         "_tech_batch_id",
         "_tech_row_hash",
+        ABSENCE,
         "rank",
         "is_newest",
         early.alias("early_outcome"),

@@ -30,7 +30,7 @@ def build(history: DataFrame, _reference: Reference) -> DataFrame:
 
 
 def outcomes(history: DataFrame, stored: DataFrame, changed: DataFrame) -> DataFrame:
-    """Where every pending change ended: `_tech_batch_id`, `outcome`."""
+    """Where every pending change ended: `_tech_batch_id`, `_is_absence`, `outcome`."""
     return scd2.outcomes(history, scd2.change_points(history, _KEYS, _TRACKED), stored, changed, _KEYS)
 
 

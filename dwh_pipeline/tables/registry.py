@@ -4,6 +4,7 @@ from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.tables import (
     agg_revenue_month,
     bronze,
+    currency,
     customer,
     dim_customer,
     fct_order_line,
@@ -14,7 +15,7 @@ from dwh_pipeline.tables import (
 )
 from dwh_pipeline.tables.silver import SilverTable
 
-SILVER: tuple[SilverTable, ...] = (customer.TABLE, sales_order.TABLE, sales_order_line.TABLE)
+SILVER: tuple[SilverTable, ...] = (currency.TABLE, customer.TABLE, sales_order.TABLE, sales_order_line.TABLE)
 GOLD: tuple[TableContract, ...] = (dim_customer.CONTRACT, fct_order_line.CONTRACT, agg_revenue_month.CONTRACT)
 OPS: tuple[TableContract, ...] = (load_ledger.CONTRACT, quarantine.CONTRACT)
 

@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame
 from dwh_pipeline.contracts.table import LOADED_AT, StoredAs, TableContract
 from dwh_pipeline.sap.fields import TCURX, VBAK
 from dwh_pipeline.tables import scd1
-from dwh_pipeline.tables.currencies import APPLIED_DECIMALS, shifted, stale_keys
+from dwh_pipeline.tables.amounts import APPLIED_DECIMALS, shifted, stale_keys
 from dwh_pipeline.tables.silver import Reference, SilverTable, field_columns
 
 CONTRACT = TableContract(

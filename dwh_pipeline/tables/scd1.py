@@ -11,7 +11,7 @@ from dwh_pipeline.contracts.outcomes import Outcome
 from dwh_pipeline.contracts.table import CHANGE_SEQ, ROW_HASH
 from dwh_pipeline.contracts.table import Column as ContractColumn
 from dwh_pipeline.sap.operations import UPSERTS, Operation, is_operation
-from dwh_pipeline.tables.changes import effective, mark, order_of_change
+from dwh_pipeline.tables.changes import ABSENCE, effective, mark, order_of_change
 
 STATE_COLUMNS = (
     ContractColumn(
@@ -43,7 +43,7 @@ def fold(history: DataFrame, keys: tuple[str, ...], attributes: tuple[str, ...])
 
 
 def outcomes(history: DataFrame, stored: DataFrame, changed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """The outcome of every pending change: columns `_tech_batch_id` and `outcome`.
+    """The outcome of every pending change: columns `_tech_batch_id`, `_is_absence` and `outcome`.
 
     `stored` holds the rows of the touched keys as they are before the load, `changed` the rows that the load writes.
     """
@@ -69,7 +69,7 @@ def outcomes(history: DataFrame, stored: DataFrame, changed: DataFrame, keys: tu
         .when(F.col("is_written"), Outcome.UPDATED.value)
         .otherwise(Outcome.OLDER.value)
     )
-    return pending.select("_tech_batch_id", outcome.alias("outcome"))
+    return pending.select("_tech_batch_id", ABSENCE, outcome.alias("outcome"))
 
 
 def _position(seq: str, rank: Column) -> Column:

@@ -11,7 +11,7 @@ from dwh_pipeline.contracts.outcomes import Outcome
 from dwh_pipeline.contracts.table import CHANGE_SEQ, ROW_HASH, Column
 from dwh_pipeline.sap.operations import Operation, is_operation
 from dwh_pipeline.sap.profiles import change_time
-from dwh_pipeline.tables.changes import effective, mark, order_of_change
+from dwh_pipeline.tables.changes import ABSENCE, effective, mark, order_of_change
 
 VERSION_COLUMNS = (
     CHANGE_SEQ,
@@ -30,7 +30,7 @@ def change_points(history: DataFrame, keys: tuple[str, ...], tracked: tuple[str,
     One change per key and `change_seq` takes part, by the total order. A change of untracked columns alone, a repeated
     value and a repeated deletion alter nothing.
     """
-    payload = [name for name in history.columns if name not in {*keys, "change_seq", "_pending"}]
+    payload = [name for name in history.columns if name not in {*keys, "change_seq", "_pending", ABSENCE}]
     winners = (
         effective(history)
         .where(~is_operation(Operation.ARCHIVE))  # archiving is no state of a customer
@@ -83,7 +83,7 @@ def versions(points: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 def outcomes(
     history: DataFrame, points: DataFrame, stored: DataFrame, changed: DataFrame, keys: tuple[str, ...]
 ) -> DataFrame:
-    """The outcome of every pending change: columns `_tech_batch_id` and `outcome`.
+    """The outcome of every pending change: columns `_tech_batch_id`, `_is_absence` and `outcome`.
 
     `points` are the change points after the load, `stored` the versions of the touched keys before it, `changed` the
     versions that the load writes.
@@ -116,4 +116,4 @@ def outcomes(
         .when(F.col("after_upsert"), Outcome.CLOSED.value)
         .otherwise(Outcome.INSERTED.value)
     )
-    return pending.select("_tech_batch_id", outcome.alias("outcome"))
+    return pending.select("_tech_batch_id", ABSENCE, outcome.alias("outcome"))

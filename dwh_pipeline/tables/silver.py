@@ -23,8 +23,8 @@ class SilverTable:
     """A silver table.
 
     `build` makes its rows from the whole history of some keys. `outcomes(history, stored, changed)` tells where every
-    pending change ended (`_tech_batch_id`, `outcome`). `stale_keys(stored, reference)` finds stored rows that would be
-    derived differently now; None for a table that depends on nothing but its own changes.
+    pending change ended (`_tech_batch_id`, `_is_absence`, `outcome`). `stale_keys(stored, reference)` finds stored rows
+    that would be derived differently now; None for a table that depends on nothing but its own changes.
     """
 
     contract: TableContract

@@ -7,7 +7,7 @@ order lines fail, a re-execution in which the fact fails, and one that comes thr
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from pathlib import Path
 from typing import NoReturn
@@ -234,7 +234,7 @@ def story(environment: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     environment.setenv("DWH_LAKE", str(lake))
     with dg.instance_for_test(temp_dir=str(home)) as instance:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sales_order_line, "TABLE", replace(sales_order_line.TABLE, build=_fail))
+            patch.setattr(sales_order_line, "shifted", _fail)
             first = _execute(instance)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gold_load, "build_fct_order_line", _fail)

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from dwh_pipeline.sap.profiles import PROFILES, Profile, change_time, operation
+from dwh_pipeline.sap.profiles import PROFILES, DeclaredOrder, Profile, change_time, operation
 from dwh_pipeline_tests.frames import frame_of
 
 LOCATION = {"_tech_batch_id": "0001", "_tech_source_file": "orders/0001/part-1.csv", "_tech_row_number": "1"}
@@ -61,7 +61,7 @@ def changes(
     """`op`, `seq` and `at` (UTC, as text) of delivered rows, in their order; found in one place unless they say so."""
     names = list(dict.fromkeys([*LOCATION, *profile.own_columns, *(sequence or "").split(), "position"]))
     placed = [{**LOCATION, **row, "position": str(position)} for position, row in enumerate(rows)]
-    seq = profile.change_seq(sequence)
+    seq = profile.change_seq(DeclaredOrder(sequence))
     return (
         frame_of(spark, names, placed)
         .select(

@@ -1,6 +1,6 @@
-"""Decimals per currency, from the changes of TCURX. A lookup for silver, not a table of its own.
+"""Amounts in the decimals of their currency, and the rows whose decimals are others now. No table of its own.
 
-The shift itself is `sap.currency.in_own_decimals`.
+The shift itself is `sap.currency.in_own_decimals`, the decimals are those of `currency`.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.table import Column as ContractColumn
 from dwh_pipeline.sap.currency import DEFAULT_DECIMALS, in_own_decimals
-from dwh_pipeline.sap.fields import TCURX, Kind, SapTable
+from dwh_pipeline.sap.fields import Kind, SapTable
 from dwh_pipeline.sap.values import Amounts
-from dwh_pipeline.tables import scd1
+from dwh_pipeline.tables import currency
 
 APPLIED_DECIMALS = ContractColumn(
     "currency_decimals", "INT", "CURRDEC that the amounts were shifted by; NULL if the feed delivers external amounts"
@@ -23,9 +23,8 @@ DECIMALS_COLUMNS = (
 
 def decimals_by_currency(changes: DataFrame) -> DataFrame:
     """`currency` (STRING) and `tcurx_decimals` (INT) of every currency that TCURX lists, from its changes."""
-    keys = tuple(field.canonical for field in TCURX.keys)
-    newest = scd1.fold(changes, keys, tuple(field.canonical for field in TCURX.attributes))
-    return newest.where(~F.col("is_deleted")).select(*keys, F.col("currency_decimals").alias("tcurx_decimals"))
+    listed = currency.build(changes).where(~F.col("is_deleted"))
+    return listed.select("currency", F.col("currency_decimals").alias("tcurx_decimals"))
 
 
 def applied_decimals(amounts: Amounts) -> Column:
