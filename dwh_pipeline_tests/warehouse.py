@@ -39,6 +39,18 @@ class Warehouse:
         """Load everything that is new; reports by table."""
         return {report.table: report for report in warehouse.run(self.place)}
 
+    def step(self, *tables: str) -> dict[str, LoadReport]:
+        """Load these tables (`schema.name`) alone, in the order of the warehouse; reports by table."""
+        steps = (*warehouse.INGEST, *warehouse.SILVER, *warehouse.GOLD)
+        chosen = [step for step in steps if step.contract.qualified_name in tables]
+        return {step.contract.qualified_name: step.run(self.place, None) for step in chosen}
+
+    def files(self, *folders: str) -> set[str]:
+        """Every file below these folders of the lake (default: all of it), without checksums."""
+        roots = [self.lake / folder for folder in folders] or [self.lake]
+        found = (path for root in roots for path in root.rglob("*") if path.is_file() and path.suffix != ".crc")
+        return {path.relative_to(self.lake).as_posix() for path in found}
+
     def table(self, contract: TableContract) -> DataFrame:
         """The rows of a table, without the time of loading."""
         return catalog.read(self.spark, self.place.name(contract)).drop("_tech_loaded_at")

@@ -26,7 +26,7 @@ from dwh_pipeline.tables.silver import Reference, SilverTable
 # A matched row is updated only by a newer change, or derived again from an equal one. The plan decides so already; this
 # keeps a plan that a newer load has overtaken from taking rows back. A version of SCD2 is no such row: a late change
 # that becomes the first version rightly lowers the change_seq of the version that starts the history.
-_GUARDS = {StoredAs.SCD1: "s.change_seq >= t.change_seq", StoredAs.SCD2: None}
+_GUARDS = {StoredAs.SCD1: "t.change_seq IS NULL OR s.change_seq >= t.change_seq", StoredAs.SCD2: None}
 
 
 @dataclass(frozen=True, slots=True)

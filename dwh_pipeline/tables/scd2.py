@@ -89,7 +89,9 @@ def outcomes(
     versions that the load writes.
     """
     key_list = list(keys)
-    newest = stored.groupBy(*keys).agg(F.max("change_seq").alias("stored_seq"))
+    is_open = F.max(F.col("_tech_valid_to").isNull().cast("int")) == 1
+    ended = F.when(~is_open, F.max("_tech_valid_to")).alias("stored_end")  # of a deleted key
+    newest = stored.groupBy(*keys).agg(F.max("change_seq").alias("stored_seq"), ended)
     opened = stored.select(*keys, "change_seq", F.col("_tech_row_hash").alias("stored_hash"))
     writes = changed.select(*keys).distinct().withColumn("is_written", F.lit(True))  # noqa: FBT003
     marks = points.select(*keys, "change_seq", "after_upsert", F.lit(True).alias("is_point"))  # noqa: FBT003
@@ -100,7 +102,8 @@ def outcomes(
         .join(opened, [*keys, "change_seq"], "left")
         .join(marks, [*keys, "change_seq"], "left")
     )
-    late = F.coalesce(F.col("change_seq") < F.col("stored_seq"), F.lit(False))  # noqa: FBT003
+    before_its_end = change_time(F.col("change_seq")) < F.col("stored_end")
+    late = F.coalesce((F.col("change_seq") < F.col("stored_seq")) | before_its_end, F.lit(False))  # noqa: FBT003
     without_effect = F.when(late, Outcome.OLDER.value).otherwise(Outcome.EQUAL.value)
     same_content = F.when(F.col("stored_hash") == F.col("_tech_row_hash"), Outcome.EQUAL.value).otherwise(
         Outcome.REDERIVED.value

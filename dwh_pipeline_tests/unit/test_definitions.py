@@ -81,7 +81,12 @@ def test_integrity_checks_block_and_reports_for_people_do_not(definitions: dg.De
     blocking = {key.asset_key.path[0] for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
     advisory = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
     assert blocking == {"silver", "gold"}
-    assert advisory == {"changes_have_one_content", "document_category_is_known"}
+    assert advisory == {
+        "changes_have_one_content",
+        "files_have_the_same_columns",
+        "counters_do_not_restart",
+        "document_category_is_known",
+    }
 
 
 def test_every_run_stays_in_one_process(definitions: dg.Definitions) -> None:
