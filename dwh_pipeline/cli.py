@@ -185,7 +185,7 @@ def _collect(reports: Iterator[LoadReport], *, doing: str) -> tuple[list[LoadRep
             for report in reports:
                 done.append(report)
                 status.update(f"{doing}: {report.table}")
-                progress.print(f"  {report.table:<26} {_did(report)}", highlight=False)
+                progress.print(f"  {report.table:<26} {_did(report)}", highlight=False, soft_wrap=True)
         except WarehouseError as error:
             return done, error
     return done, None

@@ -13,9 +13,9 @@ from dwh_pipeline.loads import warehouse
 from dwh_pipeline.tables.registry import LOADED
 
 
-def write_landing(root: Path, feeds: str, files: Mapping[str, str]) -> Path:
-    """A landing area with these feeds and files (path below the root -> text)."""
-    for name, text in {"feeds.toml": feeds, **files}.items():
+def write_landing(root: Path, files: Mapping[str, str]) -> Path:
+    """A landing area with these files (path below the root -> text), `feeds.toml` among them or there already."""
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

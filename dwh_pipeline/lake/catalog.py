@@ -30,7 +30,6 @@ def use_lake(spark: SparkSession, root: Path) -> None:
     if before is not None:
         for schema in SCHEMAS:
             _forget_names(spark, f"{DEFAULT_CATALOG}.{schema}", Path(before))
-    root.mkdir(parents=True, exist_ok=True)
     spark.conf.set(LAKE_ROOT, str(root))
 
 

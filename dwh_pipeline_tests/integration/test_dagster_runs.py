@@ -23,53 +23,8 @@ from dwh_pipeline.lake import catalog
 from dwh_pipeline.loads import gold_load, warehouse
 from dwh_pipeline.tables import load_ledger, quarantine, sales_order_line
 from dwh_pipeline.tables.registry import LOADED
-
-_FEEDS = """
-[feeds.customers]
-table = "KNA1"
-profile = "replication_flow"
-
-[feeds.orders]
-table = "VBAK"
-profile = "replication_flow"
-
-[feeds.lines]
-table = "VBAP"
-profile = "replication_flow"
-
-[feeds.currencies]
-table = "TCURX"
-sequence = "SEQ"
-"""
-
-# With updates, a deletion, a row without a key, amounts in JPY, and two contents of one change of TCURX (KWD).
-_CUSTOMER_COLUMNS = "MANDT,KUNNR,NAME1,ORT01,__operation_type,__timestamp"
-_FILES = {
-    "feeds.toml": _FEEDS,
-    "customers/initial/_SUCCESS": "",
-    "customers/initial/part.csv": f"""{_CUSTOMER_COLUMNS}
-100,0000010001,Nord,Bonn,L,2026-03-01T00:00:00Z
-100,0000010002,Sued,Ulm,L,2026-03-01T00:00:00Z
-""",
-    "customers/delta/20260401/part.csv": f"""{_CUSTOMER_COLUMNS}
-100,0000010001,Nord,Koeln,U,2026-03-15T12:00:00Z
-100,,Niemand,Nirgends,U,2026-03-15T12:00:00Z
-""",
-    "orders/delta/20260401/part.csv": """MANDT,VBELN,AUDAT,VBTYP,KUNNR,WAERK,NETWR,__operation_type,__timestamp
-100,0000004711,20260310,C,0000010001,EUR,70.00,I,2026-03-10T08:00:00Z
-100,0000004712,20260320,C,0000010002,JPY,300.00,I,2026-03-20T08:00:00Z
-""",
-    "lines/delta/20260401/part.csv": """MANDT,VBELN,POSNR,MATNR,KWMENG,NETWR,WAERK,__operation_type,__timestamp
-100,0000004711,000010,M1,5,50.00,EUR,I,2026-03-10T08:00:00Z
-100,0000004711,000020,M2,2,20.00,EUR,I,2026-03-10T08:00:00Z
-100,0000004712,000010,M1,1,300.00,JPY,I,2026-03-20T08:00:00Z
-""",
-    "lines/delta/20260402/part.csv": """MANDT,VBELN,POSNR,MATNR,KWMENG,NETWR,WAERK,__operation_type,__timestamp
-100,0000004711,000010,M1,7,70.00,EUR,U,2026-04-02T08:00:00Z
-100,0000004711,000020,,,,,X,2026-04-02T08:00:00Z
-""",
-    "currencies/0001/part.csv": "CURRKEY,CURRDEC,SEQ\nJPY,0,1\nKWD,3,1\nKWD,2,1\n",
-}
+from dwh_pipeline_tests.landings import CUSTOMER_COLUMNS, SMALL_LANDING
+from dwh_pipeline_tests.warehouse import write_landing
 
 _LINES, _FACT, _AGGREGATE = "silver/sales_order_line", "gold/fct_order_line", "gold/agg_revenue_month"
 _FACT_STEPS = {
@@ -79,6 +34,7 @@ _FACT_STEPS = {
 }
 _LINES_STEPS = {
     "silver__sales_order_line",
+    "silver__sales_order_line_counters_do_not_restart",
     "silver__sales_order_line_key_is_not_null",
     "silver__sales_order_line_primary_key_is_unique",
 }
@@ -172,7 +128,7 @@ def _versions(lake: Path) -> dict[str, list[str]]:
 
 def _rows(spark: SparkSession, lake: Path, table: TableContract) -> DataFrame:
     rows = spark.read.format("delta").load(str(lake / table.schema / table.name))
-    return rows.drop("_tech_loaded_at", "load_id", "started_at", "finished_at")
+    return rows.drop("_tech_loaded_at", "load_id", "started_at", "finished_at", "source_id", "table_id")
 
 
 def _counts(frames: dict[str, DataFrame]) -> dict[str, int]:
@@ -195,11 +151,7 @@ def _ledger(spark: SparkSession, lake: Path) -> dict[str, dict[str, int]]:
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("landing")
-    for name, text in _FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
-    return root
+    return write_landing(tmp_path_factory.mktemp("landing"), SMALL_LANDING)
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +280,28 @@ def test_without_dagsters_history_the_next_run_goes_on_where_the_lake_is(
     assert _versions(story.lake) == before
 
 
+def test_the_ingest_registers_its_deliveries_and_each_can_be_replayed_from_the_page(
+    spark: SparkSession, environment: pytest.MonkeyPatch, story: Story, tmp_path: Path
+) -> None:
+    environment.setenv("DWH_LAKE", str(story.lake))
+    before, loads = _versions(story.lake), len(_rows(spark, story.lake, load_ledger.CONTRACT).collect())
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        _execute(instance, assets=[table for table in LOADED if table.name == "sap_tcurx"])
+        assert instance.get_dynamic_partitions("delivery") == ["0001"]
+        replay = _definitions().resolve_job_def("replay_delivery")
+        run = replay.execute_in_process(instance=instance, partition_key="0001")
+    told = {
+        event.step_materialization_data.materialization.asset_key.to_user_string(): event.step_materialization_data
+        for event in run.all_events
+        if event.is_step_materialization
+    }
+    assert told.keys() == {f"{table.schema}/{table.name}" for table in LOADED if table.schema in ("silver", "gold")}
+    assert told["silver/currency"].materialization.metadata["ledger/equal"].value == 2
+    after = _versions(story.lake)
+    assert {name for name in after if after[name] != before[name]} == {"ops.load_ledger"}
+    assert len(_rows(spark, story.lake, load_ledger.CONTRACT).collect()) == loads + 1
+
+
 @pytest.mark.usefixtures("environment")
 def test_d04_without_dagsters_history_a_new_delivery_is_applied_on_top_of_the_first(
     spark: SparkSession, landing: Path, clean: Path, tmp_path: Path
@@ -337,7 +311,7 @@ def test_d04_without_dagsters_history_a_new_delivery_is_applied_on_top_of_the_fi
     shutil.copytree(landing, new_landing)
     second = new_landing / "customers" / "delta" / "20260402" / "part.csv"
     second.parent.mkdir()
-    second.write_text(f"{_CUSTOMER_COLUMNS}\n100,0000010002,Sued,Augsburg,U,2026-04-02T08:00:00Z\n", encoding="utf-8")
+    second.write_text(f"{CUSTOMER_COLUMNS}\n100,0000010002,Sued,Augsburg,U,2026-04-02T08:00:00Z\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch, dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         patch.setenv("DWH_LAKE", str(lake))
         patch.setenv("DWH_LANDING", str(new_landing))

@@ -104,8 +104,7 @@ def _customer_changes(delivery: str) -> list[dict[str, object]]:
             key = {"MANDT": "100", "KUNNR": customer, "ERNAM": f"clerk of delivery {delivery}"}
             change = _change(text, key, "ORT01", delivery, row=len(changes) + 1, seq=seq)
             city, _, district = str(change["ORT01"] or "").partition("|")
-            city = {"_": "   ", "": None}.get(city, city)
-            changes.append({**change, "ORT01": city, "ORT02": district})
+            changes.append({**change, "ORT01": {"_": "   ", "": None}.get(city, city), "ORT02": district})
     return changes
 
 

@@ -144,11 +144,11 @@ def _history(warehouse: Warehouse) -> set[tuple[str, str, str, str | None]]:
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Everything delivered in time, loaded at once, and then what comes late."""
     root = tmp_path_factory.mktemp("snapshots")
-    write_landing(root / "landing", _FEEDS, _DELIVERED)
+    write_landing(root / "landing", {"feeds.toml": _FEEDS, **_DELIVERED})
     loaded = Warehouse(spark, root / "lake", root / "landing")
     first = loaded.step(*_TABLES)
     assert first["silver.customer"].absent == first["silver.currency"].absent == 1
-    write_landing(root / "landing", _FEEDS, _LATE)
+    write_landing(root / "landing", _LATE)
     late = loaded.step(*_TABLES)
     assert late["silver.customer"].outcomes == {"inserted": 1, "woven_in": 1}
     return loaded
@@ -177,7 +177,7 @@ def test_a_snapshot_in_several_files_is_taken_in_one_micro_batch(warehouse: Ware
 
 def test_a_snapshot_that_lacks_too_much_is_refused_until_it_is_whole_or_allowed(warehouse: Warehouse) -> None:
     part = {"customers/20260406/a.csv": "KUNNR,ORT01\n1,Bonn\n"}
-    write_landing(warehouse.landing, _FEEDS, part | {"customers/20260406/_delivery.json": '{"snapshot": true}'})
+    write_landing(warehouse.landing, part | {"customers/20260406/_delivery.json": '{"snapshot": true}'})
     before = warehouse.files("bronze", "silver", "ops")
     for _ in range(2):
         with pytest.raises(SnapshotRefusedError, match=r"20260406 .* would delete 4 of 5 keys \(80%\)") as refused:
@@ -187,11 +187,11 @@ def test_a_snapshot_that_lacks_too_much_is_refused_until_it_is_whole_or_allowed(
     # Taken away, and delivered again whole.
     shutil.rmtree(warehouse.landing / "customers" / "20260406")
     whole = {"customers/20260407/a.csv": "KUNNR,ORT01\n1,Bonn\n2,Trier\n3,Kiel\n4,Jena\n7,Celle\n"}
-    write_landing(warehouse.landing, _FEEDS, whole | {"customers/20260407/_delivery.json": '{"snapshot": true}'})
+    write_landing(warehouse.landing, whole | {"customers/20260407/_delivery.json": '{"snapshot": true}'})
     assert warehouse.step(*_TABLES)["silver.customer"].outcomes == {"equal": 5}
     # Right as it is, and allowed by name.
     allowed = {"customers/20260408/_delivery.json": '{"snapshot": true, "max_deleted_share": 0.8}'}
-    write_landing(warehouse.landing, _FEEDS, {"customers/20260408/a.csv": "KUNNR,ORT01\n1,Bonn\n"} | allowed)
+    write_landing(warehouse.landing, {"customers/20260408/a.csv": "KUNNR,ORT01\n1,Bonn\n"} | allowed)
     assert warehouse.step(*_TABLES)["silver.customer"].absent == 4
     assert sum(to is None for _, _, _, to in _history(warehouse)) == 1
 
@@ -209,7 +209,10 @@ def test_a_snapshot_that_lacks_too_much_is_refused_until_it_is_whole_or_allowed(
 def test_a_delivery_that_is_not_what_it_declares_is_refused(
     spark: SparkSession, tmp_path: Path, files: dict[str, str], problem: str
 ) -> None:
-    landing = write_landing(tmp_path, _FEEDS, {f"customers/20260401/{name}": text for name, text in files.items()})
+    landing = write_landing(
+        tmp_path,
+        {"feeds.toml": _FEEDS} | {f"customers/20260401/{name}": text for name, text in files.items()},
+    )
     feed = next(feed for feed in read_feeds(landing) if feed.name == "customers")
     with pytest.raises(DeliveryError, match=problem):
         read_new(spark, feed, landing, "spark_catalog.bronze.nowhere", complete_files(landing, feed))
