@@ -184,6 +184,20 @@ def _category_check() -> Check:
     )
 
 
+def _currency_check() -> Check:
+    contract = fct_order_line.CONTRACT
+    return Check(
+        contract,
+        "currency_is_known",
+        "Every order line has a currency, its own or that of its order; without one it is in no total of a currency",
+        lambda spark, catalog_name: expectations.every_row_has(
+            _rows(spark, catalog_name, contract), F.col("currency").isNotNull(), contract.primary_key
+        ),
+        blocking=False,
+        severity=Severity.WARN,
+    )
+
+
 CHECKS: tuple[Check, ...] = (
     *(make(table) for table in SAP_TABLES.values() for make in (_conflict_check, _columns_check)),
     *(check for table in SILVER for check in _key_checks(table.contract)),
@@ -196,5 +210,6 @@ CHECKS: tuple[Check, ...] = (
     *(_counter_check(table) for table in SILVER),
     *(check for contract in GOLD for check in _key_checks(contract)),
     _category_check(),
+    _currency_check(),
     _aggregate_check(),
 )

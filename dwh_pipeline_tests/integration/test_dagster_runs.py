@@ -29,6 +29,7 @@ from dwh_pipeline_tests.warehouse import write_landing
 _LINES, _FACT, _AGGREGATE = "silver/sales_order_line", "gold/fct_order_line", "gold/agg_revenue_month"
 _FACT_STEPS = {
     "gold__fct_order_line",
+    "gold__fct_order_line_currency_is_known",
     "gold__fct_order_line_key_is_not_null",
     "gold__fct_order_line_primary_key_is_unique",
 }

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from dwh_pipeline.cli import main
 from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
 from dwh_pipeline.lake import catalog
-from dwh_pipeline.loads import gold_load, silver_customer
+from dwh_pipeline.loads import gold_load, silver_customer, warehouse
 from dwh_pipeline.loads.checks import CHECKS
 from dwh_pipeline.tables import agg_revenue_month, bronze, customer, load_ledger, quarantine, sales_order_line
 from dwh_pipeline.tables.registry import GOLD
@@ -72,10 +72,23 @@ def test_every_expectation_holds_on_the_demo(demo: Warehouse) -> None:
 
 
 def test_a_second_run_writes_nothing(demo: Warehouse) -> None:
-    before = demo.versions()
+    before, files = demo.versions(), demo.files()
     reports = demo.load()
     assert {report.written.version for report in reports.values()} == {None}
     assert demo.versions() == before
+    assert demo.files() == files
+
+
+def test_replaying_everything_writes_nothing_but_the_ledger(demo: Warehouse) -> None:
+    before, files = demo.versions(), demo.files()
+    deliveries = {row[0] for contract in bronze.CONTRACTS.values() for row in
+                  demo.table(contract).select("_tech_batch_id").distinct().collect()}  # fmt: skip
+    reports = {report.table: report for report in warehouse.replay(demo.place, tuple(sorted(deliveries)))}
+    effects = {Outcome.INSERTED, Outcome.UPDATED, Outcome.CLOSED, Outcome.WOVEN_IN, Outcome.DELETED, Outcome.REDERIVED}
+    assert not effects & {outcome for report in reports.values() for outcome in report.outcomes}
+    assert sum(report.rows_read for report in reports.values()) == 229
+    assert demo.versions() == before
+    assert {file.rpartition("/")[0].removesuffix("/_delta_log") for file in demo.files() - files} == {"ops/load_ledger"}
 
 
 def test_customers_loaded_twice_are_the_same_rows_and_no_new_version(demo: Warehouse) -> None:

@@ -1,4 +1,4 @@
-"""Cases G of public bug reports, each test named after its number: what revenue may never do.
+"""Cases G, P-09 and P-10 of public bug reports, each test named after its number: what revenue may never do.
 
 G-01, growing on a re-run or after a crash, is in `integration/test_demo_reruns` too, on real tables.
 """
@@ -7,7 +7,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from dwh_pipeline.quality.expectations import every_row_has
 from dwh_pipeline.tables import agg_revenue_month, dim_customer, fct_order_line
 from dwh_pipeline_tests.frames import frame_of
 
@@ -42,11 +44,13 @@ def _facts(
     lines: list[dict[str, object]],
     orders: dict[str, tuple[str | None, str]],
     customers: tuple[str, ...] = ("0000010001",),
+    *,
+    currency: str = "EUR",
 ) -> DataFrame:
-    """The fact of these lines; `orders` gives customer and category per order, all of 2026-03-15."""
+    """The fact of these lines; `orders` gives customer and category per order, all of 2026-03-15 in one currency."""
     headers = [
         {"client_id": "100", "order_id": order, "customer_id": customer, "document_date": date(2026, 3, 15),
-         "document_category": category, "currency": "EUR", "currency_decimals": 2, "is_deleted": False}
+         "document_category": category, "currency": currency, "currency_decimals": 2, "is_deleted": False}
         for order, (customer, category) in orders.items()
     ]  # fmt: skip
     versions = [
@@ -125,3 +129,23 @@ def test_p09_rejected_lines_returns_and_quotations_count_as_sap_means_them(spark
     assert agg_revenue_month.build(facts).collect()[0]["revenue_amount"] == Decimal(70)
     assert facts.count() == 4
     assert facts.where("is_rejected").count() == 1
+
+
+def test_p10_a_line_waits_for_its_header_and_follows_it_to_another_customer(spark: SparkSession) -> None:
+    lines = [_line("4716", "10", "100.00", currency=None)]
+    customers = ("0000010001", "0000010002")
+
+    def after(orders: dict[str, tuple[str | None, str]]) -> tuple[str, str | None, Decimal]:
+        row = _facts(spark, lines, orders, customers, currency="USD").collect()[0]
+        return (row["customer_key"], row["currency"], row["revenue_amount"])
+
+    assert after({}) == (dim_customer.UNKNOWN_KEY, None, Decimal(0))
+    assert after({"4716": ("0000010001", "C")}) == ("key of 0000010001", "USD", Decimal(100))
+    assert after({"4716": ("0000010002", "C")}) == ("key of 0000010002", "USD", Decimal(100))
+
+
+def test_p04_p10_a_line_without_a_currency_is_reported(spark: SparkSession) -> None:
+    facts = _facts(spark, [_line("1", "10", "1.00"), _line("2", "10", "1.00", currency=None)], {"1": (None, "C")})
+    finding = every_row_has(facts, F.col("currency").isNotNull(), fct_order_line.CONTRACT.primary_key)
+    assert (finding.failing_rows, len(finding.samples)) == (1, 1)
+    assert '"order_id":"2"' in finding.samples[0]

@@ -56,12 +56,17 @@ UNORDERED = ["", " ", None, "ABC", "-1", "1e5", "2026-02-30", "2026-04-01T25:00:
 
 
 def changes(
-    spark: SparkSession, profile: Profile, rows: Sequence[Mapping[str, object]], *, sequence: str | None = None
+    spark: SparkSession,
+    profile: Profile,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    sequence: str | None = None,
+    restarts: bool = False,
 ) -> list[Row]:
     """`op`, `seq` and `at` (UTC, as text) of delivered rows, in their order; found in one place unless they say so."""
     names = list(dict.fromkeys([*LOCATION, *profile.own_columns, *(sequence or "").split(), "position"]))
     placed = [{**LOCATION, **row, "position": str(position)} for position, row in enumerate(rows)]
-    seq = profile.change_seq(DeclaredOrder(sequence))
+    seq = profile.change_seq(DeclaredOrder(sequence, restarts))
     return (
         frame_of(spark, names, placed)
         .select(
@@ -180,6 +185,18 @@ def test_the_text_of_a_sequence_has_the_order_of_its_values(spark: SparkSession,
     seqs = [row["seq"] for row in found]
     assert {len(seq) for seq in seqs} == {29}
     assert [(a, b) for a, b in pairwise(zip(later, seqs, strict=True)) if a[1] >= b[1]] == []
+
+
+def test_m07_a_counter_that_restarts_in_each_delivery_is_ordered_behind_the_delivery(spark: SparkSession) -> None:
+    rows: list[dict[str, object]] = [
+        {"_tech_batch_id": "1", "SEQ": "5000"},
+        {"_tech_batch_id": "2", "SEQ": "3"},
+        {"_tech_batch_id": "2", "SEQ": "20"},
+        {"_tech_batch_id": "10", "SEQ": "1"},
+    ]
+    found = [row["seq"] for row in changes(spark, PROFILES["plain"], rows, sequence="SEQ", restarts=True)]
+    assert found == sorted(found)
+    assert len({len(seq) for seq in found}) == 1
 
 
 def test_the_same_moment_has_the_same_place_however_it_is_written(spark: SparkSession) -> None:

@@ -85,6 +85,7 @@ def test_integrity_checks_block_and_reports_for_people_do_not(definitions: dg.De
         "changes_have_one_content",
         "files_have_the_same_columns",
         "counters_do_not_restart",
+        "currency_is_known",
         "document_category_is_known",
     }
 
