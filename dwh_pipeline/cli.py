@@ -118,7 +118,8 @@ def ledger(lake: Path | None, checkpoints: Path | None, *, as_json: bool) -> Non
     if as_json:
         _print_json(_dicts(rows))
         return
-    did = F.concat_ws(", ", *(F.when(F.col(o.value) > 0, F.concat(F.lit(f"{o.words} "), o.value)) for o in Outcome))
+    counts = {outcome.words: outcome.value for outcome in Outcome} | {"deleted as absent": "absent"}
+    did = F.concat_ws(", ", *(F.when(F.col(n) > 0, F.concat(F.lit(f"{words} "), n)) for words, n in counts.items()))
     columns = {
         "finished": F.date_format("finished_at", "yyyy-MM-dd HH:mm:ss"),
         "table": F.col("table_name"),

@@ -39,7 +39,14 @@ class _Found:
 
 
 def read_new(spark: SparkSession, feed: Feed, landing: Path, target: str, files: tuple[LandingFile, ...]) -> NewRows:
-    """Read files that bronze does not hold, and refuse what may not be appended. Raises as `run` does."""
+    """Read files that bronze does not hold, and refuse what may not be appended.
+
+    Raises:
+        FeedError, DeliveryError: the files are not what the feed or a `_delivery.json` declares.
+        UnknownOperationError: a file holds an operation that the profile does not know.
+        MissingColumnError: a file lacks a column that other files of the feed have.
+        SnapshotRefusedError: a full snapshot would delete more than it may.
+    """
     rows = bronze.build(read_files(spark, landing, feed, files), feed).localCheckpoint(eager=False)
     found = _look_at(rows, feed, _columns(spark, target))
     declared = {file.delivery: read_delivery(landing, feed, file.delivery) for file in files}

@@ -157,7 +157,7 @@ def plan(place: Place, deliveries: Deliveries = None) -> Iterator[LoadReport]:
     if deliveries is not None:
         landed = {file.delivery for feed in feeds for file in complete_files(place.landing, feed)}
         _require(deliveries, landed | _deliveries_in_bronze(place))
-    preview = Preview(place, deliveries)
+    preview = Preview(place, None if deliveries is None else tuple(dict.fromkeys(deliveries)))
     yield from _each((*INGEST, *SILVER, *GOLD), lambda step: step.plan(preview))
 
 
@@ -172,8 +172,11 @@ def replay(place: Place, deliveries: tuple[str, ...]) -> Iterator[LoadReport]:
     """
     _require(deliveries, _deliveries_in_bronze(place))
     for feed in read_feeds(place.landing):
-        bronze_load.declare(place.spark, feed, place.name(bronze.contract_of(feed.sap_table)))
-    yield from _each((*SILVER, *GOLD), lambda step: step.run(place, deliveries))
+        source = place.name(bronze.contract_of(feed.sap_table))
+        if catalog.exists(place.spark, source):
+            bronze_load.declare(place.spark, feed, source)
+    each_once = tuple(dict.fromkeys(deliveries))
+    yield from _each((*SILVER, *GOLD), lambda step: step.run(place, each_once))
 
 
 def _deliveries_in_bronze(place: Place) -> set[str]:
