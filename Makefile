@@ -32,7 +32,7 @@ demo: setup ## load data/landing into .lake, print what the loads did and the re
 
 test: setup check ## linters, types, import rules, definitions, all tests
 	@DAGSTER_DISABLE_TELEMETRY=1 $(DG) check defs
-	@DWH_FAST_START=1 $(BIN)/pytest
+	@$(BIN)/pytest
 
 check: setup ## linters, types and import rules alone
 	@$(BIN)/ruff check

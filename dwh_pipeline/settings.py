@@ -52,9 +52,10 @@ class Settings(BaseSettings):
     def _not_temporary(self) -> Self:
         for name, root in (("lake", self.lake), ("checkpoints", self.checkpoint_root)):
             if not self.allow_temporary and _is_temporary(root):
-                raise ValueError(
-                    f"{name} is inside a temporary folder ({root}), where a reboot deletes it; "
-                    "choose another, or set DWH_ALLOW_TEMPORARY=1 for a test"
+                raise SettingsError(
+                    f"DWH_{name.upper()}",
+                    f"is inside a temporary folder ({root}), where a reboot deletes it; "
+                    "choose another, or set DWH_ALLOW_TEMPORARY=1 for a test",
                 )
         return self
 
@@ -75,7 +76,7 @@ def load_settings(**options: object) -> Settings:
         return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]).upper() or "SETTINGS"
+        name = "_".join(str(part) for part in first["loc"]).upper()
         setting = name if name == "JAVA_HOME" else f"DWH_{name}"
         raise SettingsError(setting, first["msg"].removeprefix("Value error, ")) from None
 

@@ -18,8 +18,11 @@ _TESTS = Path(__file__).parent
 _TIERS = ("unit", "spark", "integration", "golden")
 _SHARED_DATA = _TESTS.parent.parent / "shared" / "data"
 
-# Small rows, many plans: what pays for itself on millions of rows only costs time here.
+# Small rows, many plans: what pays for itself on millions of rows only costs time here. Java compiles fully, since a run
+# of all tests is long enough: a load takes two thirds of the time that it takes with DWH_FAST_START.
 _SPARK_CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -57,7 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         spark_master="local[2]",
         spark_conf=conf,
         driver_memory="2g",
-        fast_start=True,
+        fast_start=False,
     )
     session = open_session(settings)
     yield session

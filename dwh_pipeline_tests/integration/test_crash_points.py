@@ -111,9 +111,9 @@ def clean_load(spark: SparkSession, landing: Path, tmp_path_factory: pytest.Temp
         before = root / f"before_{number}"
         warehouse.lake.mkdir(exist_ok=True)
         shutil.copytree(warehouse.lake, before)
-        on_disk = _commits_on_disk(warehouse.lake)
+        on_disk, place = _commits_on_disk(warehouse.lake), warehouse.place
         with counted() as commits:
-            step.run(warehouse.place, None)
+            step.run(place, None)
         assert commits.done == _commits_on_disk(warehouse.lake) - on_disk, f"{step.contract.name} commits unseen"
         steps.append(CleanStep(step, before, commits.done, _content(warehouse, step)))
     return steps
@@ -130,8 +130,9 @@ def test_s11_after_a_crash_at_any_commit_a_plain_run_gives_the_clean_result(
             crashed = Warehouse(spark, tmp_path / str(points) / "lake", landing)
             shutil.copytree(clean.before, crashed.lake)
             files = crashed.files("bronze", "silver", "gold", "ops")
+            place = crashed.place
             with pytest.raises(CrashError), counted(crash_after):
-                clean.step.run(crashed.place, None)
+                clean.step.run(place, None)
             if crash_after == 0:  # nothing is there that was not there before, so the plain run is the clean one
                 assert crashed.files("bronze", "silver", "gold", "ops") == files, where
                 continue

@@ -60,6 +60,7 @@ def test_every_row_of_the_demo_is_accounted_for(loaded: tuple[Warehouse, dict[st
     assert demo.table(load_ledger.CONTRACT).where(counted != F.col("rows_read")).isEmpty()
     read = demo.table(load_ledger.CONTRACT).where("NOT is_replay").groupBy("table_name").agg(F.sum("rows_read"))
     assert dict(map(tuple, read.collect())) == {
+        "silver.currency": reports["bronze.sap_tcurx"].rows,
         "silver.customer": reports["bronze.sap_kna1"].rows,
         "silver.sales_order": reports["bronze.sap_vbak"].rows,
         "silver.sales_order_line": reports["bronze.sap_vbap"].rows,
@@ -179,6 +180,24 @@ def test_dwh_shows_ledger_rejects_and_revenue(demo: Warehouse, monkeypatch: pyte
         assert count is None or len(json.loads(result.stdout)) == count
     shown = _dwh(demo, "rejects", monkeypatch=monkeypatch).stdout
     assert "NETWR is no" in "".join(shown.split("\n"))
+
+
+def test_dwh_plan_and_replay_tell_the_same_of_a_delivery(demo: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {}
+    for command in ("plan", "replay"):
+        result = _dwh(demo, command, "0001", "--landing", str(demo.landing), "--json", monkeypatch=monkeypatch)
+        assert result.exit_code == 0, result.output
+        tables = {table["table"]: table for table in json.loads(result.stdout)["tables"]}
+        told[command] = {
+            name: {key: table[key] for key in ("rows", "rows_read", "outcomes", "absent", "written")}
+            for name, table in tables.items()
+            if not name.startswith("bronze")
+        }
+    assert told["plan"] == told["replay"]
+    assert told["replay"]["silver.currency"]["rows_read"] == 2
+    refused = _dwh(demo, "replay", "9999", "--landing", str(demo.landing), monkeypatch=monkeypatch)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("dwh: bronze holds no delivery '9999'; it holds 0001, ")
 
 
 def test_dwh_says_in_one_line_what_is_wrong(demo: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,8 +262,8 @@ def _fail(*_args: object, **_options: object) -> None:
     raise RuntimeError("crash")
 
 
-def test_m03_m04_rows_without_key_or_order_are_quarantined_and_never_inserted(spark: SparkSession, lake: Path) -> None:
-    assert lake.is_dir()
+@pytest.mark.usefixtures("lake")
+def test_m03_m04_rows_without_key_or_order_are_quarantined_and_never_inserted(spark: SparkSession) -> None:
     source, target = LINE
     good = {"MANDT": "100", "VBELN": "1", "POSNR": "10", "NETWR": "1.00", "WAERK": "EUR"}
     rows = [
@@ -293,8 +293,8 @@ def test_m03_m04_rows_without_key_or_order_are_quarantined_and_never_inserted(sp
     ]
 
 
-def test_m04_a_stored_row_without_an_order_loses_to_any_change(spark: SparkSession, lake: Path) -> None:
-    assert lake.is_dir()
+@pytest.mark.usefixtures("lake")
+def test_m04_a_stored_row_without_an_order_loses_to_any_change(spark: SparkSession) -> None:
     key = {"MANDT": "100", "VBELN": "1", "POSNR": "10", "NETWR": "1.00", "WAERK": "EUR"}
     _deliver(spark, LINE[0], _VBAP_COLUMNS, [_change("5@1", key, "KWMENG", "1", row=1, seq="0001")])
     silver_sales_order_line.run(spark, *LINE)
@@ -318,8 +318,8 @@ def test_m02_a_tie_is_named_with_all_its_contents(spark: SparkSession, lake_of_l
     assert sorted(json.loads(content)["quantity"] for content in sample["goes"]) == [7, 9]
 
 
-def test_s01_two_overlapping_loads_leave_one_current_row(spark: SparkSession, lake: Path) -> None:
-    assert lake.is_dir()
+@pytest.mark.usefixtures("lake")
+def test_s01_two_overlapping_loads_leave_one_current_row(spark: SparkSession) -> None:
     key = {"MANDT": "100", "KUNNR": "1"}
     for delivery, city in (("1", "Bonn"), ("2", "Koeln")):
         seq = f"{20260401100000 + int(delivery):020d}0000000"

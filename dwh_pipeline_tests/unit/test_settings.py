@@ -63,7 +63,9 @@ def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) 
 def test_a_temporary_folder_is_refused_unless_it_is_allowed(tmp_path: Path, name: str) -> None:
     options: dict[str, object] = {"lake": Path("/srv/lake")}
     options[name] = tmp_path / "root"
-    with pytest.raises(SettingsError, match=rf"{name} is inside a temporary folder.*DWH_ALLOW_TEMPORARY=1"):
+    with pytest.raises(
+        SettingsError, match=rf"DWH_{name.upper()}: is inside a temporary folder.*DWH_ALLOW_TEMPORARY=1"
+    ):
         load_settings(**options)
     assert getattr(load_settings(**options, allow_temporary=True), name) == tmp_path / "root"
 
