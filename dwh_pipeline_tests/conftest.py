@@ -18,8 +18,8 @@ _TESTS = Path(__file__).parent
 _TIERS = ("unit", "spark", "integration", "golden")
 _SHARED_DATA = _TESTS.parent.parent / "shared" / "data"
 
-# Small rows, many plans: what pays for itself on millions of rows only costs time here. Java compiles fully, since a run
-# of all tests is long enough: a load takes two thirds of the time that it takes with DWH_FAST_START.
+# Small rows, many plans: what pays for itself on millions of rows only costs time here. Java compiles fully, though: in
+# a run of all tests a load then takes two thirds of its time with DWH_FAST_START.
 _SPARK_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -24,7 +24,7 @@ FIELDS = {
     "VBAK": ("AUDAT", "VBTYP", "KUNNR", "WAERK", "NETWR"),
     "VBAP": ("MATNR", "KWMENG", "VRKME", "NETPR", "KPEIN", "NETWR", "WAERK", "ABGRU", "SHKZG", "GBSTA"),
 }
-MOST_ROWS = 5  # of one key
+MOST_ROWS = 4  # of one key
 DAWN = "1900-01-01 00:00:00"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _END = datetime(2026, 12, 1, tzinfo=UTC)

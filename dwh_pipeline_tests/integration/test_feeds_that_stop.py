@@ -98,7 +98,6 @@ class Story:
     repaired: Run
     quarantined: dict[str, str]
     replayed: Run
-    files_before_replay: set[str]
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +117,8 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
     repaired = _all_of(warehouse.run(lake.place))
     rejects = lake.table(quarantine.CONTRACT).orderBy("source_table", "_tech_row_number", ascending=False)
     reasons = {row["source_table"]: row["reason"] for row in rejects.collect()}
-    files = lake.files()
     replayed = _all_of(warehouse.replay(lake.place, ("1",)))
-    return Story(lake, (first_plan, second_plan), stopped, repaired, reasons, replayed, files)
+    return Story(lake, (first_plan, second_plan), stopped, repaired, reasons, replayed)
 
 
 def test_what_stops_a_feed_is_named_with_code_file_and_row_or_with_file_and_column(story: Story) -> None:
@@ -181,18 +179,6 @@ def test_a_plan_tells_what_the_run_after_it_reports_and_writes_nothing(story: St
     first, second = story.plans
     assert _told(first) == _told(story.stopped)
     assert _told(second) == _told(story.repaired)
-
-
-def test_a_replay_that_changes_nothing_adds_ledger_rows_and_no_other_file(story: Story) -> None:
-    before, place = story.place.files(), story.place.place
-    planned = _all_of(warehouse.plan(place, ("1", "2")))
-    assert story.place.files() == before
-    replayed = _all_of(warehouse.replay(place, ("1", "2")))
-    assert {file.split("/")[1] for file in story.place.files() - before} == {"load_ledger"}
-    silver = {name: told for name, told in _told(planned).items() if name.startswith(("silver", "gold"))}
-    assert silver == {name: told for name, told in _told(replayed).items() if name != "stopped"}
-    newest = story.place.table(load_ledger.CONTRACT).orderBy("finished_at", ascending=False).limit(2).collect()
-    assert all(row["is_replay"] for row in newest)
 
 
 def test_a_delivery_that_nobody_has_is_refused_by_name(story: Story) -> None:
