@@ -7,6 +7,7 @@ with one plain message when something could not be done.
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.errors import WarehouseError
 from dwh_pipeline.lake import catalog
+from dwh_pipeline.lake.checkpoint import MEANINGS
 from dwh_pipeline.lake.landing import read_feeds
 from dwh_pipeline.lake.session import open_session
-from dwh_pipeline.loads import warehouse
+from dwh_pipeline.loads import recovery, warehouse
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.settings import Settings, load_settings
 from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine
 
@@ -108,6 +111,36 @@ def replay(
     _show_loads(place, warehouse.replay(place, deliveries), timings=False, as_json=as_json)
 
 
+@main.command("recover-stream")
+@click.argument("feed")
+@click.option("--apply", "apply_", is_flag=True, help="do the safe repairs that are shown")
+@click.option("--new-generation", is_flag=True, help="with --apply: start a new checkpoint in any case")
+@_landing_option
+@_place_options
+@_plain_errors
+def recover_stream(
+    feed: str,
+    landing: Path | None,
+    lake: Path | None,
+    checkpoints: Path | None,
+    *,
+    apply_: bool,
+    new_generation: bool,
+    as_json: bool,
+) -> None:
+    """Show the state of the stream of FEED and what is wrong with it; repair it with --apply. Nothing is deleted."""
+    place = _place(landing, lake, checkpoints)
+    of = recovery.feed_named(place, feed)
+    state = recovery.state_of(place, of)
+    done = recovery.recover(place, of, new_generation=new_generation) if apply_ else []
+    if as_json:
+        _print_json({**asdict(state), "feed": feed, "done": done})
+        return
+    _out().print(_stream_table(state))
+    for line in done or (["nothing to repair"] if apply_ else []):
+        _out().print(line)
+
+
 @main.command()
 @_place_options
 @_plain_errors
@@ -171,10 +204,10 @@ def _session(settings: Settings) -> SparkSession:
     return spark
 
 
-def _place(landing: Path | None, lake: Path | None, checkpoints: Path | None) -> warehouse.Place:
+def _place(landing: Path | None, lake: Path | None, checkpoints: Path | None) -> Place:
     settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
     read_feeds(settings.landing)  # a wrong feed is reported in a moment, before Spark starts
-    return warehouse.Place(_session(settings), settings.landing, settings.checkpoint_root)
+    return Place(_session(settings), settings.landing, settings.checkpoint_root)
 
 
 def _collect(reports: Iterator[LoadReport], *, doing: str) -> tuple[list[LoadReport], WarehouseError | None]:
@@ -192,7 +225,7 @@ def _collect(reports: Iterator[LoadReport], *, doing: str) -> tuple[list[LoadRep
     return done, None
 
 
-def _show_loads(place: warehouse.Place, loads: Iterator[LoadReport], *, timings: bool, as_json: bool) -> None:
+def _show_loads(place: Place, loads: Iterator[LoadReport], *, timings: bool, as_json: bool) -> None:
     reports, stopped = _collect(loads, doing="loading")
     has_revenue = catalog.exists(place.spark, place.name(agg_revenue_month.CONTRACT))
     if as_json:
@@ -268,12 +301,13 @@ def _did(report: LoadReport) -> str:
     """The outcomes of the rows read, or for gold, which reads no deliveries, the rows written."""
     written = report.written
     new = [f"new columns {', '.join(report.new_columns)}"] if report.new_columns else []
+    new += [f"skipped {', '.join(report.skipped)}"] if report.skipped else []
     if report.outcomes or report.absent:
         told = [f"{outcome.words} {count}" for outcome, count in report.outcomes.items()]
         absent = [f"deleted as absent {report.absent}"] if report.absent else []
         return ", ".join([*told, *absent, *new])
     changes = {"inserted": written.inserted, "updated": written.updated, "deleted": written.deleted}
-    return ", ".join(f"{what} {count}" for what, count in changes.items() if count) or "nothing to do"
+    return ", ".join([*(f"{what} {count}" for what, count in changes.items() if count), *new]) or "nothing to do"
 
 
 def _summary(reports: list[LoadReport]) -> str:
@@ -282,6 +316,26 @@ def _summary(reports: list[LoadReport]) -> str:
     if not wrote:
         return f"Nothing changed, nothing was written ({seconds:.0f} s)."
     return f"{len(wrote)} of {len(reports)} tables were written ({seconds:.0f} s)."
+
+
+def _stream_table(state: recovery.StreamState) -> Table:
+    table = Table(title=f"Stream of {state.feed.name}", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("what", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    table.add_row("checkpoint", str(state.checkpoint) if state.entries else f"{state.checkpoint} (none yet)")
+    for name, count in state.entries.items():
+        table.add_row(name, f"{count} files: {MEANINGS[name]}")
+    if state.begun is not None:
+        done = "none" if state.done is None else str(state.done)
+        table.add_row("micro-batches", f"last begun {state.begun}, last done {done}")
+    if (passport := state.passport) is not None:
+        made = f"feed {passport.feed}, generation {passport.generation}, query {passport.query_id}, {passport.made_at}"
+        table.add_row("passport", made)
+    for problem in state.problems:
+        table.add_row("problem", f"{problem.what}; safe repair: {problem.repair}")
+    named = ", ".join(state.backlog[:5]) + (", ..." if len(state.backlog) > 5 else "")  # noqa: PLR2004
+    table.add_row("backlog", f"{len(state.backlog)} files: {named}" if state.backlog else "0 files")
+    return table
 
 
 def _plan_summary(reports: list[LoadReport]) -> str:
@@ -297,6 +351,7 @@ def _report_as_dict(report: LoadReport) -> dict[str, Any]:
         "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
         "absent": report.absent,
         "new_columns": list(report.new_columns),
+        "skipped": list(report.skipped),
         "written": {
             "inserted": report.written.inserted,
             "updated": report.written.updated,

@@ -80,6 +80,49 @@ class SnapshotRefusedError(WarehouseError):
         )
 
 
+class FileChangedError(WarehouseError):
+    """A file was changed in place after it had been loaded."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self.files = files
+        super().__init__(
+            f"{', '.join(files)}: changed after it was loaded, so what bronze holds is not what the file says. Put the "
+            "old content back, and have the correction delivered as a new file in a new delivery"
+        )
+
+
+class LeaseHeldError(WarehouseError):
+    """Another run is loading the same bronze table."""
+
+    def __init__(self, table: str, holder: str) -> None:
+        self.table, self.holder = table, holder
+        super().__init__(
+            f"{table}: {holder} is loading it; wait until that has ended, or end that process if it hangs. Nothing was "
+            "loaded by this run"
+        )
+
+
+class CheckpointError(WarehouseError):
+    """The checkpoint of a stream cannot be used as it is. It is never deleted by itself."""
+
+    def __init__(self, feed: str, problem: str, repair: str) -> None:
+        self.feed, self.problem, self.repair = feed, problem, repair
+        super().__init__(
+            f"checkpoint of {feed}: {problem}. Safe repair: {repair}; dwh recover-stream {feed} --apply does it"
+        )
+
+
+class BacklogError(WarehouseError):
+    """Complete files were neither loaded nor skipped by a run of their stream."""
+
+    def __init__(self, feed: str, files: tuple[str, ...]) -> None:
+        self.feed, self.files = feed, files
+        super().__init__(
+            f"{len(files)} complete files of {feed} were not loaded, among them {', '.join(files[:5])}: the checkpoint "
+            f"has seen them, but bronze does not hold them. dwh recover-stream {feed} --apply starts a new checkpoint"
+        )
+
+
 class RunIncompleteError(WarehouseError):
     """Several tables of a run could not be loaded; every table that does not depend on them was."""
 

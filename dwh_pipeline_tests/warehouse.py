@@ -10,6 +10,7 @@ from dwh_pipeline.contracts.outcomes import LoadReport
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.loads import warehouse
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.tables.registry import LOADED
 
 
@@ -31,9 +32,9 @@ class Warehouse:
     landing: Path
 
     @property
-    def place(self) -> warehouse.Place:
+    def place(self) -> Place:
         catalog.use_lake(self.spark, self.lake)
-        return warehouse.Place(self.spark, self.landing, self.lake / "_checkpoints")
+        return Place(self.spark, self.landing, self.lake / "_checkpoints")
 
     def load(self) -> dict[str, LoadReport]:
         """Load everything that is new; reports by table."""

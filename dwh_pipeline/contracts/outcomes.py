@@ -84,7 +84,7 @@ class LoadReport:
     """What one load of one table did, or would do, for people, the ledger and the Dagster page.
 
     `rows` is what the table holds afterwards, `held` the deliveries that a bronze table holds, `new_columns` what came
-    to the columns that it had before.
+    to the columns that it had before, `skipped` the new files of which it needs nothing: without rows, or redelivered.
     """
 
     table: str
@@ -95,6 +95,7 @@ class LoadReport:
     seconds: float
     held: tuple[str, ...] = ()
     new_columns: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     @property
     def absent(self) -> int:

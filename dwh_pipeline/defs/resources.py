@@ -5,7 +5,7 @@ from pydantic import PrivateAttr
 
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.session import open_session
-from dwh_pipeline.loads.warehouse import Place
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.settings import load_settings
 
 

@@ -7,8 +7,10 @@ import dagster as dg
 from dwh_pipeline.contracts.outcomes import LoadReport
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.defs.resources import LakeResource
-from dwh_pipeline.loads.checks import CHECKS, Check
+from dwh_pipeline.loads.checks import CHECKS, STREAM_CHECKS, Check, StreamCheck
 from dwh_pipeline.loads.warehouse import GOLD, INGEST, SILVER, Step
+from dwh_pipeline.quality.expectations import Finding
+from dwh_pipeline.tables import bronze
 
 # One pool for everything that uses Spark: two loads at once would only slow each other down on one machine.
 POOL = "spark"
@@ -52,8 +54,8 @@ def report_metadata(report: LoadReport) -> dict[str, dg.MetadataValue]:
         "table_version": written.version,
     }
     told = {name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None}
-    new = {"new_columns": dg.MetadataValue.json(list(report.new_columns))} if report.new_columns else {}
-    return {**told, **new}
+    named = {"new_columns": report.new_columns, "skipped_files": report.skipped}
+    return {**told, **{name: dg.MetadataValue.json(list(values)) for name, values in named.items() if values}}
 
 
 def _ingest_asset(step: Step) -> dg.AssetsDefinition:
@@ -115,14 +117,30 @@ def _asset_check(check: Check) -> dg.AssetChecksDefinition:
     )
     def asked(lake: LakeResource) -> dg.AssetCheckResult:
         place = lake.place()
-        finding = check.ask(place.spark, place.catalog)
-        return dg.AssetCheckResult(
-            passed=finding.passed,
-            severity=dg.AssetCheckSeverity(check.severity.value),
-            metadata={"failing_rows": finding.failing_rows, "samples": dg.MetadataValue.json(list(finding.samples))},
-        )
+        return _result(check.ask(place.spark, place.catalog), dg.AssetCheckSeverity(check.severity.value))
 
     return asked
+
+
+def _stream_check(check: StreamCheck) -> dg.AssetChecksDefinition:
+    contract = bronze.contract_of(check.table)
+
+    @dg.asset_check(asset=asset_key(contract), name=check.name, description=check.description, pool=POOL)
+    def asked(lake: LakeResource) -> dg.AssetCheckResult:
+        place = lake.place()
+        feed = place.feed_of(check.table)
+        finding = check.ask(place, feed) if feed is not None else Finding(0, ())
+        return _result(finding, dg.AssetCheckSeverity.ERROR)
+
+    return asked
+
+
+def _result(finding: Finding, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=finding.passed,
+        severity=severity,
+        metadata={"failing_rows": finding.failing_rows, "samples": dg.MetadataValue.json(list(finding.samples))},
+    )
 
 
 def _assets() -> Iterator[dg.AssetsDefinition]:
@@ -133,4 +151,5 @@ def _assets() -> Iterator[dg.AssetsDefinition]:
 @dg.definitions
 def tables() -> dg.Definitions:
     """Every table and its checks."""
-    return dg.Definitions(assets=list(_assets()), asset_checks=[_asset_check(check) for check in CHECKS])
+    checks = [*map(_asset_check, CHECKS), *map(_stream_check, STREAM_CHECKS)]
+    return dg.Definitions(assets=list(_assets()), asset_checks=checks)

@@ -56,11 +56,15 @@ _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 @dataclass(frozen=True, slots=True)
 class LandingFile:
-    """One complete file: `relative` to the landing root is its identity, `delivery` the folder path below its feed."""
+    """One complete file: `relative` to the landing root is its identity, `delivery` the folder path below its feed.
+
+    `size` is in bytes.
+    """
 
     path: Path
     relative: str
     delivery: str
+    size: int
 
 
 def read_feeds(landing: Path) -> tuple[Feed, ...]:
@@ -117,8 +121,9 @@ def read_files(spark: SparkSession, landing: Path, feed: Feed, files: Iterable[L
     """The rows of the files: every delivered column as text under its SAP name, and where each row was found.
 
     Columns are matched by the header of each file, never by position. Added are `_tech_batch_id`, `_tech_source_file`,
-    `_tech_row_number` (1 is the first row after the header), `_tech_source_columns` (the columns that the file has) and
-    `_corrupt_record` (the raw record where it could not be split into columns, else NULL).
+    `_tech_row_number` (1 is the first row after the header), `_tech_source_columns` (the columns that the file has),
+    `_tech_source_size` (its bytes) and `_corrupt_record` (the raw record where it could not be split into columns, else
+    NULL).
 
     Raises:
         DeliveryError: a file cannot be read, or its text was decoded wrongly before it came here.
@@ -160,7 +165,7 @@ def _landing_file(path: Path, landing: Path, root: Path) -> LandingFile:
         raise DeliveryError(
             relative, f"has {' '.join(sorted(unusable))} in its name, which Spark cannot read; rename it"
         )
-    return LandingFile(path, relative, delivery)
+    return LandingFile(path, relative, delivery, path.stat().st_size)
 
 
 def _by_columns(
@@ -316,6 +321,7 @@ def _located(rows: DataFrame, landing: Path, feed: Feed, file: str) -> DataFrame
     corrupt = F.col(CORRUPT_RECORD) if CORRUPT_RECORD in rows.columns else F.lit(None).cast("string")
     placed = rows.select(
         _source_file(landing).alias("_tech_source_file"),
+        F.col("_metadata.file_size").alias("_tech_source_size"),
         F.struct(F.col("_metadata.file_block_start"), F.monotonically_increasing_id()).alias("_position"),
         *(_as_text(F.col(f"`{name}`"), rows.schema[name].dataType).alias(sap_name) for name, sap_name in names.items()),
         *(F.lit(value).alias(name) for name, value in feed.constants.items()),
@@ -329,6 +335,7 @@ def _located(rows: DataFrame, landing: Path, feed: Feed, file: str) -> DataFrame
         "_tech_source_file",
         F.row_number().over(in_file).cast("bigint").alias("_tech_row_number"),
         F.lit(",".join(sorted(names.values()))).alias("_tech_source_columns"),
+        F.col("_tech_source_size"),
         *(f"`{name}`" for name in (*names.values(), *feed.constants, *absent)),
         CORRUPT_RECORD,
     )

@@ -4,67 +4,83 @@ Spark's file source finds and remembers files; their rows are read by `landing`.
 dropped here, so a lost checkpoint costs a second listing, never a duplicate and never a gap.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from dwh_pipeline.errors import BacklogError
 from dwh_pipeline.lake.catalog import exists
+from dwh_pipeline.lake.checkpoint import keep_passport, require_usable
 from dwh_pipeline.lake.landing import LandingFile, complete_files, read_delivery
 from dwh_pipeline.sap.feeds import Feed
 
 # Files are told from their path alone; their content is never read by the stream.
 _FILE_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_log = logging.getLogger(__name__)
 _NEVER_TOO_OLD = "36500d"  # the source would skip files older than the newest by more than a week
 
 
 @dataclass(frozen=True, slots=True)
-class StreamProgress:
-    """What one run of the stream did. `files` counts the files that were new to bronze."""
+class Source:
+    """Where a stream reads, where it writes to, and what it must not offer again.
 
-    files: int
-    rows: int
+    `bronze` is the table, `target_id` its id, `skipped` the table of the files that were skipped.
+    """
+
+    landing: Path
+    feed: Feed
+    bronze: str
+    target_id: str
+    skipped: str
+    checkpoint: Path
 
 
-def ingest(
-    spark: SparkSession,
-    *,
-    landing: Path,
-    feed: Feed,
-    bronze: str,
-    checkpoint: Path,
-    append: Callable[[tuple[LandingFile, ...]], int],
-) -> StreamProgress:
-    """Hand every complete file of the feed that `bronze` does not hold to `append`, in micro-batches, then stop.
+def ingest(spark: SparkSession, source: Source, append: Callable[[tuple[LandingFile, ...]], int]) -> None:
+    """Hand every complete file that bronze neither holds nor skipped to `append`, in micro-batches, then stop.
 
     `append` gets the files of one micro-batch, writes them in one commit and returns the number of rows.
 
     Raises:
         LandingError: the folder of the feed is missing.
+        CheckpointError: the checkpoint is damaged or belongs to another stream; nothing was started.
+        BacklogError: the checkpoint passed over complete files.
         WarehouseError: whatever `append` raises; the micro-batch is not committed and comes again in the next run.
     """
+    landing, feed = source.landing, source.feed
     files = complete_files(landing, feed)
-    if not new_files(spark, bronze, files):
-        return StreamProgress(files=0, rows=0)
-    deliveries = {file.delivery for file in files}
-    loaded: list[StreamProgress] = []
+    if not new_files(spark, source.bronze, source.skipped, files):
+        return
+    require_usable(source.checkpoint, feed=feed.name, target_id=source.target_id)
+    if not source.checkpoint.exists() and not spark.table(source.bronze).isEmpty():
+        _log.warning(
+            "%s: there is no checkpoint, so every file is listed again; what bronze holds is dropped", feed.name
+        )
     failed: list[Exception] = []
 
-    def take(batch: DataFrame, _batch_id: int) -> None:
+    def take(batch: DataFrame, batch_id: int) -> None:
         # Listed after Spark's own listing, so that no file which Spark will remember as seen is missing here.
         complete = {str(file.path): file for file in complete_files(landing, feed)}
         offered = [complete[path] for path in _paths(batch) if path in complete]
         # A snapshot tells what is absent only as a whole, so it is not cut into micro-batches.
         whole = {file.delivery for file in offered if read_delivery(landing, feed, file.delivery).snapshot}
         offered = [file for file in complete.values() if file in offered or file.delivery in whole]
-        fresh = new_files(spark, bronze, offered)
+        fresh = new_files(spark, source.bronze, source.skipped, offered)
+        started = monotonic()
         try:
-            loaded.append(StreamProgress(len(fresh), append(fresh) if fresh else 0))
+            rows = append(fresh) if fresh else 0
         except Exception as error:
             failed.append(error)
             raise
+        seconds = monotonic() - started
+        _log.info(
+            "%s: micro-batch %d, %d files, %d rows, %.0f rows/s", feed.name, batch_id, len(fresh), rows, rows / seconds
+        )
 
     query = (
         spark.readStream.format("binaryFile")
@@ -74,10 +90,10 @@ def ingest(
         .option("ignoreMissingFiles", "true")
         .option("maxFileAge", _NEVER_TOO_OLD)
         .option("maxFilesPerTrigger", feed.max_files_per_trigger)
-        .load(_glob(landing / feed.name, deliveries))
+        .load(_glob(landing / feed.name, {file.delivery for file in files}))
         .select("path")
         .writeStream.trigger(availableNow=True)
-        .option("checkpointLocation", str(checkpoint))
+        .option("checkpointLocation", str(source.checkpoint))
         .foreachBatch(take)
         .start()
     )
@@ -85,20 +101,38 @@ def ingest(
         query.awaitTermination()
     except StreamingQueryException as error:
         raise (failed[0] if failed else error) from None
-    return StreamProgress(sum(batch.files for batch in loaded), sum(batch.rows for batch in loaded))
+    finally:
+        keep_passport(source.checkpoint, feed=feed.name, source=str(landing / feed.name), target_id=source.target_id)
+    if left := new_files(spark, source.bronze, source.skipped, files):
+        raise BacklogError(feed.name, tuple(file.relative for file in left))
 
 
 def _paths(batch: DataFrame) -> list[str]:
     return sorted(str(Path(row.path.removeprefix("file:"))) for row in batch.collect())
 
 
-def new_files(spark: SparkSession, bronze: str, offered: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
-    """Those of the offered files that the bronze table does not hold, by their path below the landing root."""
+def new_files(
+    spark: SparkSession, bronze: str, skipped: str, offered: Iterable[LandingFile]
+) -> tuple[LandingFile, ...]:
+    """Those of the offered files, by their path below the landing root, that bronze neither holds nor skipped."""
     offered = tuple(offered)
     if not offered or not exists(spark, bronze):
         return offered
     known = {row[0] for row in spark.table(bronze).select("_tech_source_file").distinct().collect()}
+    if exists(spark, skipped):
+        of_this = spark.table(skipped).where(F.col("source_table") == ".".join(bronze.split(".")[-2:]))
+        known |= {row[0] for row in of_this.select("_tech_source_file").collect()}
     return tuple(file for file in offered if file.relative not in known)
+
+
+def changed_files(spark: SparkSession, bronze: str, present: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
+    """Those of the files in the landing area whose size is another one than when bronze took them."""
+    table = spark.table(bronze)
+    if "_tech_source_size" not in table.columns:
+        return ()
+    sizes = table.where(F.col("_tech_source_size").isNotNull()).select("_tech_source_file", "_tech_source_size")
+    taken = {row[0]: row[1] for row in sizes.distinct().collect()}
+    return tuple(file for file in present if taken.get(file.relative, file.size) != file.size)
 
 
 def _glob(root: Path, deliveries: set[str]) -> str:

@@ -1,20 +1,34 @@
 """The load of a bronze table: new files of one feed, appended once each. What may not be appended: `intake`."""
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
+from dwh_pipeline.contracts.table import TableContract
+from dwh_pipeline.errors import FileChangedError
 from dwh_pipeline.lake import catalog, writes
 from dwh_pipeline.lake.landing import LandingFile, complete_files
-from dwh_pipeline.lake.stream import ingest, new_files
+from dwh_pipeline.lake.lease import lease
+from dwh_pipeline.lake.stream import Source, changed_files, ingest, new_files
 from dwh_pipeline.loads.delivered import Delivered, delivered_of, kept_format
 from dwh_pipeline.loads.intake import read_new
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SapTable
 from dwh_pipeline.sap.values import ValueFormat
-from dwh_pipeline.tables import bronze
+from dwh_pipeline.tables import bronze, skipped_file
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What was appended, as rows per delivery, and the files that were skipped, with the one that has the same rows."""
+
+    deliveries: dict[str, int] = field(default_factory=dict)
+    skipped: dict[LandingFile, str | None] = field(default_factory=dict)
 
 
 def run(
@@ -33,14 +47,18 @@ def run(
         UnknownOperationError: a file holds an operation that the profile does not know.
         MissingColumnError: a file lacks a column that other files of the feed have.
         SnapshotRefusedError: a full snapshot would delete more than it may.
-        With each of them, nothing of the micro-batch was written.
+        With each of these, nothing of the micro-batch was written.
+        LeaseHeldError: another run is loading the table.
+        CheckpointError: the checkpoint is damaged or belongs to another stream.
+        BacklogError: the checkpoint passed over complete files.
+        FileChangedError: a file was changed after it had been loaded; all new files were appended.
     """
     started_at = datetime.now(UTC)
     contract = bronze.contract_of(table)
     catalog.ensure(spark, target, contract, bronze.feed_properties(feed) if feed else None)
     before = spark.table(target).columns
-    appended = _ingest(spark, feed, landing, checkpoints, target) if feed else {}
-    version = catalog.last_commit(spark) if appended else None
+    ingested = _ingest(spark, feed, landing, checkpoints, target) if feed else Ingested()
+    appended, version = ingested.deliveries, catalog.last_commit(spark) if ingested.deliveries else None
     columns = spark.table(target).columns
     catalog.create_view(
         spark,
@@ -58,6 +76,7 @@ def run(
         seconds=(datetime.now(UTC) - started_at).total_seconds(),
         held=tuple(sorted(row["_tech_batch_id"] for row in held)),
         new_columns=_new_columns(before, columns),
+        skipped=tuple(sorted(file.relative for file in ingested.skipped)),
     )
 
 
@@ -74,23 +93,26 @@ def preview(
     rows = spark.table(target) if is_there else catalog.empty(spark, contract.columns)
     before = rows.columns
     offered = complete_files(landing, feed) if feed else ()
-    new = new_files(spark, target, [file for file in offered if only is None or file.delivery in only])
-    added: dict[str, int] = {}
+    chosen = [file for file in offered if only is None or file.delivery in only]
+    new = new_files(spark, target, _skipped(target), chosen)
+    added = Ingested()
     if feed and new:
         read = read_new(spark, feed, landing, target, new)
-        rows, added = rows.unionByName(read.rows, allowMissingColumns=True), read.deliveries
+        rows = rows.unionByName(read.rows, allowMissingColumns=True)
+        added = Ingested(read.deliveries, read.skipped)
     value_format = feed.value_format if feed else kept_format(spark, target) if is_there else ValueFormat()
     table_id = catalog.table_id(spark, target) if is_there else None
     delivered = delivered_of(table, target, rows, value_format, table_id)
     report = LoadReport(
         table=contract.qualified_name,
         rows=sum(delivered.held.values()),
-        written=Written(inserted=sum(added.values())),
-        deliveries=_counts(contract.qualified_name, added),
+        written=Written(inserted=sum(added.deliveries.values())),
+        deliveries=_counts(contract.qualified_name, added.deliveries),
         started_at=started_at,
         seconds=(datetime.now(UTC) - started_at).total_seconds(),
         held=tuple(sorted(delivered.held)),
         new_columns=_new_columns(before, rows.columns),
+        skipped=tuple(sorted(file.relative for file in added.skipped)),
     )
     return delivered, report
 
@@ -100,29 +122,41 @@ def declare(spark: SparkSession, feed: Feed, target: str) -> None:
     catalog.set_properties(spark, target, bronze.FEED_PROPERTIES, bronze.feed_properties(feed))
 
 
-def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, target: str) -> dict[str, int]:
-    """Append what is new; rows per delivery."""
+def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, target: str) -> Ingested:
+    """Append what is new, one process at a time."""
     contract = bronze.contract_of(feed.sap_table)
-    deliveries: dict[str, int] = {}
+    checkpoint = checkpoints / feed.table.lower()
+    done = Ingested()
 
     def append(files: tuple[LandingFile, ...]) -> int:
         new = read_new(spark, feed, landing, target, files)
         if new.deliveries:
             writes.append(spark, target, contract, new.rows)
+        if new.skipped:
+            writes.append(spark, _skipped(target), skipped_file.CONTRACT, _skipped_rows(spark, contract, new.skipped))
         for delivery, count in new.deliveries.items():
-            deliveries[delivery] = deliveries.get(delivery, 0) + count
+            done.deliveries[delivery] = done.deliveries.get(delivery, 0) + count
+        done.skipped.update(new.skipped)
         return sum(new.deliveries.values())
 
-    declare(spark, feed, target)
-    ingest(
-        spark,
-        landing=landing,
-        feed=feed,
-        bronze=target,
-        checkpoint=checkpoints / feed.table.lower(),
-        append=append,
-    )
-    return deliveries
+    with lease(checkpoint.with_name(f"{checkpoint.name}.lease")):
+        declare(spark, feed, target)
+        source = Source(landing, feed, target, catalog.table_id(spark, target), _skipped(target), checkpoint)
+        ingest(spark, source, append)
+        if changed := changed_files(spark, target, complete_files(landing, feed)):
+            raise FileChangedError(tuple(file.relative for file in changed))
+    return done
+
+
+def _skipped(target: str) -> str:
+    return catalog.sibling(target, skipped_file.CONTRACT.qualified_name)
+
+
+def _skipped_rows(spark: SparkSession, contract: TableContract, skipped: dict[LandingFile, str | None]) -> DataFrame:
+    rows = [(contract.qualified_name, file.delivery, file.relative, same) for file, same in skipped.items()]
+    table = pa.table([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], list("abcd"))
+    names = skipped_file.CONTRACT.column_names
+    return spark.createDataFrame(table).toDF(*names[:-1]).withColumn(names[-1], F.current_timestamp())
 
 
 def _counts(table: str, appended: dict[str, int]) -> tuple[DeliveryCounts, ...]:

@@ -1,6 +1,6 @@
 """Which expectations hold of which table: read the table, ask, answer. Dagster and the gold guard use the same ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,10 +9,13 @@ from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.table import StoredAs, TableContract
 from dwh_pipeline.errors import ExpectationFailedError
-from dwh_pipeline.lake import catalog
+from dwh_pipeline.lake import catalog, checkpoint
+from dwh_pipeline.loads import recovery
 from dwh_pipeline.loads.delivered import changes_of, read_delivered
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.quality import expectations
 from dwh_pipeline.quality.expectations import Finding
+from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
 from dwh_pipeline.sap.profiles import change_time
 from dwh_pipeline.sap.revenue import is_known_category
@@ -42,6 +45,16 @@ class Check:
     ask: Callable[[SparkSession, str], Finding]
     blocking: bool = True
     severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCheck:
+    """An expectation of the stream into a bronze table: `ask` names up to a few things that break it."""
+
+    table: SapTable
+    name: str
+    description: str
+    ask: Callable[[Place, Feed], Finding]
 
 
 def require_healthy(spark: SparkSession, catalog_name: str, tables: set[str]) -> None:
@@ -197,6 +210,46 @@ def _currency_check() -> Check:
         severity=Severity.WARN,
     )
 
+
+def _found(broken: Sequence[str]) -> Finding:
+    return Finding(len(broken), tuple(broken[: expectations.SAMPLES]))
+
+
+def _checkpoint_is_recoverable(place: Place, feed: Feed) -> Finding:
+    return _found([f"{p.what}; repair: {p.repair}" for p in checkpoint.problems(place.checkpoint_of(feed.sap_table))])
+
+
+def _checkpoint_belongs_to_one_stream(place: Place, feed: Feed) -> Finding:
+    id_ = catalog.table_id(place.spark, place.name(bronze.contract_of(feed.sap_table)))
+    path = place.checkpoint_of(feed.sap_table)
+    return _found(
+        [f"{p.what}; repair: {p.repair}" for p in checkpoint.passport_problems(path, feed=feed.name, target_id=id_)]
+    )
+
+
+_STREAM_CHECKS: dict[str, tuple[str, Callable[[Place, Feed], Finding]]] = {
+    "checkpoint_is_recoverable": (
+        "The checkpoint has what Spark needs to go on; dwh recover-stream repairs it",
+        _checkpoint_is_recoverable,
+    ),
+    "checkpoint_belongs_to_one_stream": (
+        "The passport of the checkpoint names this feed, this bronze table and this query",
+        _checkpoint_belongs_to_one_stream,
+    ),
+    "backlog_is_empty": (
+        "Bronze holds or skips every complete file of the landing area",
+        lambda place, feed: _found([file.relative for file in recovery.backlog(place, feed)]),
+    ),
+    "no_file_changed_after_ingest": (
+        "Every file that is still there has the size that it had when bronze took it",
+        lambda place, feed: _found([file.relative for file in recovery.changed(place, feed)]),
+    ),
+}
+STREAM_CHECKS: tuple[StreamCheck, ...] = tuple(
+    StreamCheck(table, name, description, ask)
+    for table in SAP_TABLES.values()
+    for name, (description, ask) in _STREAM_CHECKS.items()
+)
 
 CHECKS: tuple[Check, ...] = (
     *(make(table) for table in SAP_TABLES.values() for make in (_conflict_check, _columns_check)),

@@ -6,9 +6,10 @@ that are not as many as declared, a full snapshot that lacks too much. The rows 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dwh_pipeline.errors import DeliveryError, MissingColumnError, SnapshotRefusedError, UnknownOperationError
@@ -24,18 +25,27 @@ from dwh_pipeline.tables.changes import ABSENCE
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """Rows that are ready to be appended, and how many of them each delivery has."""
+    """Rows that are ready to be appended, how many of them each delivery has, and the files that are skipped.
+
+    `skipped` gives the file that has the same rows and is loaded instead; None for a file without rows.
+    """
 
     rows: DataFrame
     deliveries: dict[str, int]
+    skipped: dict[LandingFile, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one pass over the new rows tells of a delivery: how many, and the highest `change_seq`."""
+    """What one pass over the new rows tells of a file.
 
+    `content` is the sum of the hashes of its rows: the same for the same rows in any order.
+    """
+
+    delivery: str
     rows: int
     newest: str
+    content: Decimal
 
 
 def read_new(spark: SparkSession, feed: Feed, landing: Path, target: str, files: tuple[LandingFile, ...]) -> NewRows:
@@ -51,9 +61,9 @@ def read_new(spark: SparkSession, feed: Feed, landing: Path, target: str, files:
     found = _look_at(rows, feed, _columns(spark, target))
     declared = {file.delivery: read_delivery(landing, feed, file.delivery) for file in files}
     for delivery, says in declared.items():
-        _check_rows(feed, delivery, says, found[delivery].rows if delivery in found else 0)
+        _check_rows(feed, delivery, says, sum(one.rows for one in found.values() if one.delivery == delivery))
     snapshots = {
-        delivery: _position(feed, delivery, says, found[delivery])
+        delivery: _position(feed, delivery, says, max(one.newest for one in found.values() if one.delivery == delivery))
         for delivery, says in declared.items()
         if says.snapshot
     }
@@ -63,7 +73,35 @@ def read_new(spark: SparkSession, feed: Feed, landing: Path, target: str, files:
         every = held.unionByName(rows, allowMissingColumns=True)
         for delivery in snapshots:
             _refuse_if_too_small(feed, target, every, delivery, declared[delivery].max_deleted_share)
-    return NewRows(rows, {delivery: facts.rows for delivery, facts in found.items()})
+    known = {name: one for name, one in found.items() if one.delivery not in snapshots}
+    same = _same_content(spark, target, known) if feed.order_is_in_rows else {}
+    if same:
+        rows = rows.where(~F.col("_tech_source_file").isin(list(same)))
+    deliveries: dict[str, int] = {}
+    for name, one in found.items():
+        if name not in same:
+            deliveries[one.delivery] = deliveries.get(one.delivery, 0) + one.rows
+    skipped = {file: same.get(file.relative) for file in files if file.relative in same or file.relative not in found}
+    return NewRows(rows, deliveries, skipped)
+
+
+def _same_content(spark: SparkSession, target: str, found: Mapping[str, _Found]) -> dict[str, str]:
+    """Files with the rows of another one, and that one: the first by name of those that bronze or this batch has.
+
+    Only where the rows tell their order: elsewhere a file that comes later is a newer change, whatever it holds.
+    """
+    first: dict[tuple[int, Decimal], str] = {}
+    if catalog.exists(spark, target):
+        held = spark.table(target).groupBy("_tech_source_file").agg(F.count("*").alias("rows"), _content())
+        offered = F.col("content").isin([one.content for one in found.values()])
+        for row in held.where(offered).orderBy("_tech_source_file").collect():
+            first.setdefault((row["rows"], row["content"]), row["_tech_source_file"])
+    same: dict[str, str] = {}
+    for name, one in sorted(found.items()):
+        other = first.setdefault((one.rows, one.content), name)
+        if other != name:
+            same[name] = other
+    return same
 
 
 def _columns(spark: SparkSession, target: str) -> set[str]:
@@ -71,30 +109,34 @@ def _columns(spark: SparkSession, target: str) -> set[str]:
     return set(spark.table(target).columns) if catalog.exists(spark, target) else set()
 
 
+def _content() -> Column:
+    """The fingerprint of the rows of a file: the same in any order, and a repeated row counts."""
+    return F.sum(F.xxhash64("_tech_row_hash").cast("DECIMAL(38,0)")).alias("content")
+
+
 def _look_at(rows: DataFrame, feed: Feed, known_columns: set[str]) -> dict[str, _Found]:
-    """The deliveries of the new rows, in one pass. An unknown operation and a missing column stop here."""
+    """The new files that have rows, in one pass. An unknown operation and a missing column stop here."""
     is_unknown = F.col("change_op").isNull() & F.col("_corrupt_record").isNull()
     code = feed.source_profile.operation_code().alias("code")
-    seen = rows.groupBy("_tech_batch_id", "_tech_source_columns").agg(
+    seen = rows.groupBy("_tech_source_file", "_tech_batch_id", "_tech_source_columns").agg(
         F.count("*").alias("rows"),
         F.max("change_seq").alias("newest"),
+        _content(),
         F.min(F.when(is_unknown, F.struct("_tech_source_file", "_tech_row_number", code))).alias("unknown"),
-        F.min(F.when(is_operation(*UPSERTS), F.col("_tech_source_file"))).alias("upserts_in"),
+        F.max(is_operation(*UPSERTS)).alias("has_upserts"),
     )
-    groups = seen.collect()
-    if unknown := min((group["unknown"] for group in groups if group["unknown"]), default=None):
+    files = seen.collect()
+    if unknown := min((file["unknown"] for file in files if file["unknown"]), default=None):
         raise UnknownOperationError(
             feed.profile, code=unknown["code"], file=unknown["_tech_source_file"], row=unknown["_tech_row_number"]
         )
     # Deletions may come with their key alone.
-    upserts = {group["upserts_in"]: group["_tech_source_columns"].split(",") for group in groups if group["upserts_in"]}
-    _require_columns(feed, upserts, known_columns)
-    found: dict[str, _Found] = {}
-    for group in groups:
-        before = found.get(group["_tech_batch_id"], _Found(0, ""))
-        newest = max(before.newest, group["newest"] or "")
-        found[group["_tech_batch_id"]] = _Found(before.rows + group["rows"], newest)
-    return found
+    with_values = {f["_tech_source_file"]: f["_tech_source_columns"].split(",") for f in files if f["has_upserts"]}
+    _require_columns(feed, with_values, known_columns)
+    return {
+        file["_tech_source_file"]: _Found(file["_tech_batch_id"], file["rows"], file["newest"] or "", file["content"])
+        for file in files
+    }
 
 
 def _require_columns(feed: Feed, files: Mapping[str, list[str]], known_columns: set[str]) -> None:
@@ -117,10 +159,10 @@ def _check_rows(feed: Feed, delivery: str, declared: Delivery, rows: int) -> Non
         )
 
 
-def _position(feed: Feed, delivery: str, declared: Delivery, found: _Found) -> str:
+def _position(feed: Feed, delivery: str, declared: Delivery, newest: str) -> str:
     order = feed.order if feed.source_profile.takes_sequence else None
     try:
-        return snapshot_position(delivery, found.newest, order, declared.taken_at)
+        return snapshot_position(delivery, newest, order, declared.taken_at)
     except ValueError as error:
         raise DeliveryError(f"{feed.name}/{delivery}", f"a full snapshot {error}") from None
 

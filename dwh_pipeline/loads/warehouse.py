@@ -6,9 +6,8 @@ A table whose load is refused stops those that are built on it, and no others.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from dwh_pipeline.contracts.outcomes import LoadReport
 from dwh_pipeline.contracts.table import TableContract
@@ -17,31 +16,13 @@ from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.landing import complete_files, read_feeds
 from dwh_pipeline.loads import bronze_load, gold_load, silver
 from dwh_pipeline.loads.delivered import Delivered, read_delivered
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.loads.silver import SilverPlan
-from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SAP_TABLES, TCURX, SapTable
 from dwh_pipeline.tables import bronze, registry
 from dwh_pipeline.tables.silver import SilverTable
 
 Deliveries = tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a warehouse is: session, landing root, checkpoint root, catalog."""
-
-    spark: SparkSession
-    landing: Path
-    checkpoints: Path
-    catalog: str = catalog.DEFAULT_CATALOG
-
-    def name(self, contract: TableContract) -> str:
-        """The full name of a table here."""
-        return f"{self.catalog}.{contract.qualified_name}"
-
-    def feed_of(self, table: SapTable) -> Feed | None:
-        """The feed that delivers the SAP table; None if there is none."""
-        return next((feed for feed in read_feeds(self.landing) if feed.sap_table is table), None)
 
 
 @dataclass(frozen=True, slots=True)

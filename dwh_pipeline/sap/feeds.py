@@ -170,6 +170,12 @@ class Feed(BaseModel):
         return DeclaredOrder(self.sequence, self.sequence_restarts)
 
     @property
+    def order_is_in_rows(self) -> bool:
+        """Whether a row has the same place in the order whichever file delivers it."""
+        profile = self.source_profile
+        return profile.order_is_in_rows or bool(self.sequence and not self.sequence_restarts)
+
+    @property
     def value_format(self) -> ValueFormat:
         """How the texts of the feed are read."""
         return ValueFormat(date_format=self.date_format, decimal=self.decimal, amounts=self.amounts)

@@ -62,7 +62,8 @@ class Profile:
 
     `operation_code` gives the delivered code (STRING, blank as ''); `operations` maps it to an operation, before-images
     among them, and a code that is not in the map stops the feed. `change_seq` takes the order that the feed declares,
-    which only a profile that `takes_sequence` heeds. `formats` are the keys of a feed that does not say otherwise.
+    which only a profile that `takes_sequence` heeds. `order_is_in_rows`: no part of its own `change_seq` comes from the
+    file. `formats` are the keys of a feed that does not say otherwise.
     `own_columns` are delivered columns that belong to the tool, not to SAP; those in `required_columns` have to be in
     every file, those in `optional_columns` are blank in a file that lacks them. `markers` names folders of a feed that
     count only once the marker file lies in them.
@@ -73,6 +74,7 @@ class Profile:
     operation_code: Callable[[], Column]
     change_seq: Callable[[DeclaredOrder], Column]
     takes_sequence: bool = False
+    order_is_in_rows: bool = False
     formats: Mapping[str, str] = field(default_factory=lambda: _SAP_TEXT)
     own_columns: tuple[str, ...] = ()
     required_columns: tuple[str, ...] = ()
@@ -309,6 +311,7 @@ ODP = Profile(
     },
     operation_code=_odp_code,
     change_seq=_odp_seq,
+    order_is_in_rows=True,
     own_columns=("ODQ_CHANGEMODE", "ODQ_ENTITYCNTR", "ODQ_TSN", "ODQ_UNITNO", "ODQ_RECORDNO"),
     required_columns=("ODQ_CHANGEMODE", "ODQ_ENTITYCNTR", "ODQ_TSN"),
     optional_columns=("ODQ_UNITNO", "ODQ_RECORDNO"),
@@ -325,6 +328,7 @@ QLIK = Profile(
     },
     operation_code=_code_column("header__change_oper"),
     change_seq=_qlik_seq,
+    order_is_in_rows=True,
     own_columns=("header__change_oper", "header__change_seq"),
     required_columns=("header__change_oper", "header__change_seq"),
 )

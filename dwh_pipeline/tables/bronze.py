@@ -26,6 +26,7 @@ TECHNICAL = (
     Column("_corrupt_record", "STRING", "The raw record where it could not be split into columns"),
     Column("_tech_snapshot_seq", "STRING", "Position of the full snapshot that the row is part of; NULL in a delta"),
     Column("_tech_source_columns", "STRING", "The columns that the file has, as bronze names them"),
+    Column("_tech_source_size", "BIGINT", "Bytes of the file when it was read"),
 )
 TECHNICAL_NAMES = tuple(column.name for column in TECHNICAL)
 
@@ -59,8 +60,7 @@ def build(delivered: DataFrame, feed: Feed) -> DataFrame:
     An operation code that the profile does not know gives `change_op` NULL; the load stops on it.
     """
     profile = feed.source_profile
-    located = ("_tech_batch_id", "_tech_source_file", "_tech_row_number", "_tech_source_columns", "_corrupt_record")
-    data = [name for name in delivered.columns if name not in located]
+    data = [name for name in delivered.columns if name not in TECHNICAL_NAMES]
     # NULL fields drop out of the JSON, so a column that other files do not have leaves the hash as it is.
     content = F.to_json(F.struct(*(F.col(f"`{name}`") for name in sorted(data))))
     technical = {

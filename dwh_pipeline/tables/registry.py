@@ -12,12 +12,13 @@ from dwh_pipeline.tables import (
     quarantine,
     sales_order,
     sales_order_line,
+    skipped_file,
 )
 from dwh_pipeline.tables.silver import SilverTable
 
 SILVER: tuple[SilverTable, ...] = (currency.TABLE, customer.TABLE, sales_order.TABLE, sales_order_line.TABLE)
 GOLD: tuple[TableContract, ...] = (dim_customer.CONTRACT, fct_order_line.CONTRACT, agg_revenue_month.CONTRACT)
-OPS: tuple[TableContract, ...] = (load_ledger.CONTRACT, quarantine.CONTRACT)
+OPS: tuple[TableContract, ...] = (load_ledger.CONTRACT, quarantine.CONTRACT, skipped_file.CONTRACT)
 
 # What runs load; the tables of ops are written by those loads.
 LOADED: tuple[TableContract, ...] = (*bronze.CONTRACTS.values(), *(table.contract for table in SILVER), *GOLD)

@@ -21,6 +21,7 @@ from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.definitions import defs
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.loads import gold_load, warehouse
+from dwh_pipeline.loads.place import Place
 from dwh_pipeline.tables import load_ledger, quarantine, sales_order_line
 from dwh_pipeline.tables.registry import LOADED
 from dwh_pipeline_tests.landings import CUSTOMER_COLUMNS, SMALL_LANDING
@@ -176,7 +177,7 @@ def clean(spark: SparkSession, landing: Path, tmp_path_factory: pytest.TempPathF
     """The lake of a clean run, made without Dagster."""
     lake = tmp_path_factory.mktemp("clean") / "lake"
     catalog.use_lake(spark, lake)
-    deque(warehouse.run(warehouse.Place(spark, landing, lake / "_checkpoints")), maxlen=0)
+    deque(warehouse.run(Place(spark, landing, lake / "_checkpoints")), maxlen=0)
     return lake
 
 
