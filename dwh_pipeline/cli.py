@@ -134,7 +134,7 @@ def recover_stream(
     state = recovery.state_of(place, of)
     done = recovery.recover(place, of, new_generation=new_generation) if apply_ else []
     if as_json:
-        _print_json({**asdict(state), "feed": feed, "done": done})
+        _print_json({**asdict(state), "feed": feed, "repaired": done})
         return
     _out().print(_stream_table(state))
     for line in done or (["nothing to repair"] if apply_ else []):

@@ -135,14 +135,22 @@ def require_usable(checkpoint: Path, *, feed: str, target_id: str) -> None:
 
 
 def keep_passport(checkpoint: Path, *, feed: str, source: str, target_id: str) -> None:
-    """Give the checkpoint its passport after a run, or a new one if the landing area has moved."""
+    """Give the checkpoint its passport after a run, or a new one if it is new or the landing area has moved."""
     known, id_ = read_passport(checkpoint), query_id(checkpoint)
-    if id_ is None or (known is not None and known.source == source):
+    if id_ is None or (known is not None and (known.source, known.query_id) == (source, id_)):
         return
     generation = len(list(checkpoint.parent.glob(f"{checkpoint.name}.generation-*[0-9]"))) + 1
     write_passport(
         checkpoint, Passport(feed, source, target_id, id_, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", generation)
     )
+
+
+def remove_orphaned_checksums(checkpoint: Path) -> None:
+    """Remove checksums of log files that are gone: they would keep Spark from writing these files again."""
+    for folder in (checkpoint / "offsets", checkpoint / "commits"):
+        for file in folder.glob(".*.crc"):
+            if not folder.joinpath(file.name.removeprefix(".").removesuffix(".crc")).exists():
+                file.unlink()
 
 
 def entries(checkpoint: Path) -> dict[str, int]:
@@ -169,8 +177,8 @@ def repair(checkpoint: Path, found: tuple[Problem, ...]) -> list[str]:
             last = _batches(checkpoint / folder)
             file = last[max(last)]
             file.unlink()
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             done.append(f"removed {folder}/{file.name}")
+    remove_orphaned_checksums(checkpoint)
     return done
 
 

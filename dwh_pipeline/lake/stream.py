@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from dwh_pipeline.errors import BacklogError
 from dwh_pipeline.lake.catalog import exists
-from dwh_pipeline.lake.checkpoint import keep_passport, require_usable
+from dwh_pipeline.lake.checkpoint import keep_passport, remove_orphaned_checksums, require_usable
 from dwh_pipeline.lake.landing import LandingFile, complete_files, read_delivery
 from dwh_pipeline.sap.feeds import Feed
 
@@ -57,6 +57,7 @@ def ingest(spark: SparkSession, source: Source, append: Callable[[tuple[LandingF
     if not new_files(spark, source.bronze, source.skipped, files):
         return
     require_usable(source.checkpoint, feed=feed.name, target_id=source.target_id)
+    remove_orphaned_checksums(source.checkpoint)
     if not source.checkpoint.exists() and not spark.table(source.bronze).isEmpty():
         _log.warning(
             "%s: there is no checkpoint, so every file is listed again; what bronze holds is dropped", feed.name
