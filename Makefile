@@ -20,7 +20,7 @@ RUN := DWH_ALLOW_TEMPORARY=1
 # dg wants the project's environment to be the active one; the warning is about a class of dagster-spark that we do not use.
 DG := VIRTUAL_ENV="$(CURDIR)/.venv" PYTHONWARNINGS='ignore:Class `SparkDeclarativePipeline' $(BIN)/dg
 
-.PHONY: help setup demo test ui check lock clean python java
+.PHONY: help setup demo test kills ui check lock clean python java
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ demo: setup ## load data/landing into .lake, print what the loads did and the re
 test: setup check ## linters, types, import rules, definitions, all tests
 	@DAGSTER_DISABLE_TELEMETRY=1 $(DG) check defs
 	@$(BIN)/pytest
+
+kills: setup ## kill ten real runs at random points, then compare with a clean one (some minutes)
+	@$(BIN)/pytest -m slow
 
 check: setup ## linters, types and import rules alone
 	@$(BIN)/ruff check
