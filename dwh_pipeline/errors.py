@@ -105,10 +105,11 @@ class LeaseHeldError(WarehouseError):
 class CheckpointError(WarehouseError):
     """The checkpoint of a stream cannot be used as it is. It is never deleted by itself."""
 
-    def __init__(self, feed: str, problem: str, repair: str) -> None:
+    def __init__(self, feed: str, problem: str, repair: str, *, by: str | None = None) -> None:
         self.feed, self.problem, self.repair = feed, problem, repair
         super().__init__(
-            f"checkpoint of {feed}: {problem}. Safe repair: {repair}; dwh recover-stream {feed} --apply does it"
+            f"checkpoint of {feed}: {problem}. Safe repair: {repair}; "
+            f"{by or f'dwh recover-stream {feed} --apply'} does it"
         )
 
 

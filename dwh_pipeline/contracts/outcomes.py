@@ -3,7 +3,7 @@
 Every row read ends in exactly one outcome. How a row gets its outcome belongs to `tables`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -85,6 +85,7 @@ class LoadReport:
 
     `rows` is what the table holds afterwards, `held` the deliveries that a bronze table holds, `new_columns` what came
     to the columns that it had before, `skipped` the new files of which it needs nothing: without rows, or redelivered.
+    `streamed` is the number of rows that a stream over other tables read of each of them (`schema.name`).
     """
 
     table: str
@@ -96,6 +97,7 @@ class LoadReport:
     held: tuple[str, ...] = ()
     new_columns: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    streamed: dict[str, int] = field(default_factory=dict)
 
     @property
     def absent(self) -> int:
@@ -104,8 +106,8 @@ class LoadReport:
 
     @property
     def rows_read(self) -> int:
-        """Rows read over all deliveries of this load."""
-        return sum(delivery.rows_read for delivery in self.deliveries)
+        """Rows read over all deliveries of this load, or by its streams."""
+        return sum(delivery.rows_read for delivery in self.deliveries) + sum(self.streamed.values())
 
     @property
     def outcomes(self) -> dict[Outcome, int]:

@@ -8,6 +8,7 @@ from dwh_pipeline.tables import (
     customer,
     dim_customer,
     fct_order_line,
+    ingest_activity,
     load_ledger,
     quarantine,
     sales_order,
@@ -18,7 +19,12 @@ from dwh_pipeline.tables.silver import SilverTable
 
 SILVER: tuple[SilverTable, ...] = (currency.TABLE, customer.TABLE, sales_order.TABLE, sales_order_line.TABLE)
 GOLD: tuple[TableContract, ...] = (dim_customer.CONTRACT, fct_order_line.CONTRACT, agg_revenue_month.CONTRACT)
-OPS: tuple[TableContract, ...] = (load_ledger.CONTRACT, quarantine.CONTRACT, skipped_file.CONTRACT)
+OPS: tuple[TableContract, ...] = (
+    load_ledger.CONTRACT,
+    quarantine.CONTRACT,
+    skipped_file.CONTRACT,
+    ingest_activity.CONTRACT,
+)
 
-# What runs load; the tables of ops are written by those loads.
+# What runs load; the tables of ops are written by those loads, all but ingest_activity, which has a job of its own.
 LOADED: tuple[TableContract, ...] = (*bronze.CONTRACTS.values(), *(table.contract for table in SILVER), *GOLD)

@@ -13,12 +13,14 @@ import dwh_pipeline.defs
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.definitions import defs
 from dwh_pipeline.loads.checks import CHECKS
+from dwh_pipeline.tables import ingest_activity
 from dwh_pipeline.tables.registry import LOADED
 
 _NOT_CURRENT = (dg.SupersessionWarning, dg.BetaWarning, dg.PreviewWarning)
 _PACKAGE = Path(dwh_pipeline.__file__).parent
+_ASSETS = (*LOADED, ingest_activity.CONTRACT)
 
-every_table = pytest.mark.parametrize("contract", LOADED, ids=lambda contract: contract.qualified_name)
+every_table = pytest.mark.parametrize("contract", _ASSETS, ids=lambda contract: contract.qualified_name)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +42,8 @@ def test_the_definitions_can_be_loaded(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
 
-def test_there_is_an_asset_for_every_table_that_runs_load_and_no_other(specs: dict[str, dg.AssetSpec]) -> None:
-    assert sorted(specs) == sorted(contract.qualified_name for contract in LOADED)
+def test_there_is_an_asset_for_every_table_that_jobs_load_and_no_other(specs: dict[str, dg.AssetSpec]) -> None:
+    assert sorted(specs) == sorted(contract.qualified_name for contract in _ASSETS)
 
 
 @every_table
@@ -95,10 +97,17 @@ def test_every_run_stays_in_one_process(definitions: dg.Definitions) -> None:
     assert {job.executor_def.name for job in definitions.resolve_all_job_defs()} == {"in_process"}
 
 
-def test_the_job_load_warehouse_covers_every_asset_and_check(definitions: dg.Definitions) -> None:
+def test_the_job_load_warehouse_covers_every_table_of_the_warehouse_and_every_check(
+    definitions: dg.Definitions,
+) -> None:
     layer = definitions.resolve_job_def("load_warehouse").asset_layer
     assert {".".join(key.path) for key in layer.executable_asset_keys} == {table.qualified_name for table in LOADED}
     assert {(".".join(key.asset_key.path), key.name) for key in layer.asset_graph.asset_check_keys} == _check_keys()
+
+
+def test_the_job_count_activity_covers_its_one_asset(definitions: dg.Definitions) -> None:
+    layer = definitions.resolve_job_def("count_activity").asset_layer
+    assert layer.executable_asset_keys == {dg.AssetKey(["ops", "ingest_activity"])}
 
 
 def _modules() -> Iterator[str]:
