@@ -12,7 +12,7 @@ import pytest
 import dwh_pipeline.defs
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.definitions import defs
-from dwh_pipeline.loads.checks import CHECKS
+from dwh_pipeline.loads.checks import CHECKS, STREAM_CHECKS
 from dwh_pipeline.tables import ingest_activity
 from dwh_pipeline.tables.registry import LOADED
 
@@ -35,7 +35,8 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
 
 
 def _check_keys() -> set[tuple[str, str]]:
-    return {(check.contract.qualified_name, check.name) for check in CHECKS}
+    of_streams = {(check.table.bronze_name, check.name) for check in STREAM_CHECKS}
+    return {(check.contract.qualified_name, check.name) for check in CHECKS} | of_streams
 
 
 def test_the_definitions_can_be_loaded(definitions: dg.Definitions) -> None:
@@ -86,6 +87,10 @@ def test_integrity_checks_block_and_reports_for_people_do_not(definitions: dg.De
     assert advisory == {
         "changes_have_one_content",
         "files_have_the_same_columns",
+        "checkpoint_is_recoverable",
+        "checkpoint_belongs_to_one_stream",
+        "backlog_is_empty",
+        "no_file_changed_after_ingest",
         "counters_do_not_restart",
         "currency_is_known",
         "document_category_is_known",
