@@ -44,7 +44,8 @@ check: setup ## linters, types and import rules alone
 	@$(BIN)/lint-imports
 
 ui: setup ## Dagster's web page on the same lake; end it with Ctrl-C
-	@mkdir -p .dagster && printf 'telemetry: {enabled: false}\nnux: {enabled: false}\n' > .dagster/dagster.yaml
+	@mkdir -p .dagster && printf '%s\n' 'telemetry: {enabled: false}' 'nux: {enabled: false}' \
+		'python_logs: {python_log_level: INFO, managed_python_loggers: [dwh_pipeline]}' > .dagster/dagster.yaml
 	@$(RUN) DAGSTER_HOME="$(CURDIR)/.dagster" $(DG) dev
 
 lock: | python ## write requirements.lock anew from pyproject.toml, keeping versions that still fit

@@ -5,6 +5,7 @@ with one plain message when something could not be done.
 """
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 from rich import box
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
@@ -204,9 +206,19 @@ def _session(settings: Settings) -> SparkSession:
     return spark
 
 
+def _tell_what_streams_do() -> None:
+    """Files, rows and rows per second of every micro-batch, and warnings, on standard error."""
+    log = logging.getLogger("dwh_pipeline")
+    handler = RichHandler(console=_progress(), show_path=False, show_level=False, show_time=False)
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    click.get_current_context().call_on_close(lambda: log.removeHandler(handler))
+
+
 def _place(landing: Path | None, lake: Path | None, checkpoints: Path | None) -> Place:
     settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
     read_feeds(settings.landing)  # a wrong feed is reported in a moment, before Spark starts
+    _tell_what_streams_do()
     return Place(_session(settings), settings.landing, settings.checkpoint_root)
 
 

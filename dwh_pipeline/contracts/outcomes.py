@@ -84,8 +84,8 @@ class LoadReport:
     """What one load of one table did, or would do, for people, the ledger and the Dagster page.
 
     `rows` is what the table holds afterwards, `held` the deliveries that a bronze table holds, `new_columns` what came
-    to the columns that it had before, `skipped` the new files of which it needs nothing: without rows, or redelivered.
-    `streamed` is the number of rows that a stream over other tables read of each of them (`schema.name`).
+    to the columns that it had before, `files` how many it took, `skipped` those of which it needs nothing: without
+    rows, or redelivered. `streamed` has the rows that a stream read of other tables (`schema.name`).
     """
 
     table: str
@@ -97,6 +97,7 @@ class LoadReport:
     held: tuple[str, ...] = ()
     new_columns: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    files: int = 0
     streamed: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -108,6 +109,11 @@ class LoadReport:
     def rows_read(self) -> int:
         """Rows read over all deliveries of this load, or by its streams."""
         return sum(delivery.rows_read for delivery in self.deliveries) + sum(self.streamed.values())
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows read in a second of this load."""
+        return self.rows_read / self.seconds if self.seconds else 0.0
 
     @property
     def outcomes(self) -> dict[Outcome, int]:

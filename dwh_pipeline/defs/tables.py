@@ -51,6 +51,8 @@ def report_metadata(report: LoadReport) -> dict[str, dg.MetadataValue]:
         "written/updated": written.updated,
         "written/deleted": written.deleted,
         "ledger/absent": report.absent or None,
+        "files": report.files or None,
+        "rows_per_second": round(report.rows_per_second) if report.files else None,
         "table_version": written.version,
     }
     told = {name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None}

@@ -25,9 +25,13 @@ from dwh_pipeline.tables import bronze, skipped_file
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What was appended, as rows per delivery, and the files that were skipped, with the one that has the same rows."""
+    """What was appended, as rows per delivery and by which files, and the files that were skipped.
+
+    `skipped` gives the file that has the same rows, or None for one without rows.
+    """
 
     deliveries: dict[str, int] = field(default_factory=dict)
+    files: list[LandingFile] = field(default_factory=list)
     skipped: dict[LandingFile, str | None] = field(default_factory=dict)
 
 
@@ -77,6 +81,7 @@ def run(
         held=tuple(sorted(row["_tech_batch_id"] for row in held)),
         new_columns=_new_columns(before, columns),
         skipped=tuple(sorted(file.relative for file in ingested.skipped)),
+        files=len(ingested.files),
     )
 
 
@@ -99,7 +104,7 @@ def preview(
     if feed and new:
         read = read_new(spark, feed, landing, target, new)
         rows = rows.unionByName(read.rows, allowMissingColumns=True)
-        added = Ingested(read.deliveries, read.skipped)
+        added = Ingested(read.deliveries, [file for file in new if file not in read.skipped], read.skipped)
     value_format = feed.value_format if feed else kept_format(spark, target) if is_there else ValueFormat()
     table_id = catalog.table_id(spark, target) if is_there else None
     delivered = delivered_of(table, target, rows, value_format, table_id)
@@ -113,6 +118,7 @@ def preview(
         held=tuple(sorted(delivered.held)),
         new_columns=_new_columns(before, rows.columns),
         skipped=tuple(sorted(file.relative for file in added.skipped)),
+        files=len(added.files),
     )
     return delivered, report
 
@@ -136,6 +142,7 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
             writes.append(spark, _skipped(target), skipped_file.CONTRACT, _skipped_rows(spark, contract, new.skipped))
         for delivery, count in new.deliveries.items():
             done.deliveries[delivery] = done.deliveries.get(delivery, 0) + count
+        done.files.extend(file for file in files if file not in new.skipped)
         done.skipped.update(new.skipped)
         return sum(new.deliveries.values())
 
