@@ -33,7 +33,7 @@ from dwh_pipeline.lake.session import open_session
 from dwh_pipeline.loads import recovery, warehouse
 from dwh_pipeline.loads.place import Place
 from dwh_pipeline.settings import Settings, load_settings
-from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine
+from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine, registry
 
 _AT_MOST = 1000  # rows that a listing takes from Spark; more belong into a query
 
@@ -249,6 +249,9 @@ def _show_loads(place: Place, loads: Iterator[LoadReport], *, timings: bool, as_
             _print_revenue(place.spark)
         _out().print(_summary(reports))
     if stopped is not None:
+        loaded = {report.table for report in reports}
+        waiting = [table.qualified_name for table in registry.LOADED if table.qualified_name not in loaded]
+        _progress().print(f"not loaded: {', '.join(waiting)}", highlight=False, soft_wrap=True)
         raise stopped
 
 
