@@ -249,10 +249,15 @@ def _show_loads(place: Place, loads: Iterator[LoadReport], *, timings: bool, as_
             _print_revenue(place.spark)
         _out().print(_summary(reports))
     if stopped is not None:
-        loaded = {report.table for report in reports}
-        waiting = [table.qualified_name for table in registry.LOADED if table.qualified_name not in loaded]
-        _progress().print(f"not loaded: {', '.join(waiting)}", highlight=False, soft_wrap=True)
+        if waiting := _not_loaded({report.table for report in reports}):
+            _progress().print(f"not loaded: {', '.join(waiting)}", highlight=False, soft_wrap=True)
         raise stopped
+
+
+def _not_loaded(loaded: set[str]) -> list[str]:
+    """The tables that did not get their turn. A replay takes none of bronze, so those count only where one was loaded."""
+    schemas = {"silver", "gold", *(table.partition(".")[0] for table in loaded)} if loaded else set()
+    return [c.qualified_name for c in registry.LOADED if c.schema in schemas and c.qualified_name not in loaded]
 
 
 def _read(spark: SparkSession, contract: TableContract) -> DataFrame:
