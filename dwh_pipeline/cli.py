@@ -255,7 +255,7 @@ def _show_loads(place: Place, loads: Iterator[LoadReport], *, timings: bool, as_
 
 
 def _not_loaded(loaded: set[str]) -> list[str]:
-    """The tables that did not get their turn. A replay takes none of bronze, so those count only where one was loaded."""
+    """The tables that had no turn. A replay takes none of bronze, so those count only where one of them was loaded."""
     schemas = {"silver", "gold", *(table.partition(".")[0] for table in loaded)} if loaded else set()
     return [c.qualified_name for c in registry.LOADED if c.schema in schemas and c.qualified_name not in loaded]
 
