@@ -5,7 +5,7 @@ dropped here, so a lost checkpoint costs a second listing, never a duplicate and
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dwh_pipeline.errors import BacklogError
+from dwh_pipeline.errors import BacklogError, FileChangedError
 from dwh_pipeline.lake.catalog import exists
 from dwh_pipeline.lake.checkpoint import keep_passport, remove_orphaned_checksums, require_usable
 from dwh_pipeline.lake.landing import LandingFile, complete_files, read_delivery
@@ -50,15 +50,31 @@ def ingest(spark: SparkSession, source: Source, append: Callable[[tuple[LandingF
         LandingError: the folder of the feed is missing.
         CheckpointError: the checkpoint is damaged or belongs to another stream; nothing was started.
         BacklogError: the checkpoint passed over complete files.
+        FileChangedError: files were changed after bronze took them; everything new was handed over before.
         WarehouseError: whatever `append` raises; the micro-batch is not committed and comes again in the next run.
     """
     landing, feed = source.landing, source.feed
     files = complete_files(landing, feed)
-    if not new_files(spark, source.bronze, source.skipped, files):
-        return
+    held = held_files(spark, source.bronze, source.skipped)
+    if new_files(held, files):
+        _run(spark, source, files, append, is_first=not held)
+    if changed := changed_files(held, files):
+        raise FileChangedError(tuple(file.relative for file in changed))
+
+
+def _run(
+    spark: SparkSession,
+    source: Source,
+    files: tuple[LandingFile, ...],
+    append: Callable[[tuple[LandingFile, ...]], int],
+    *,
+    is_first: bool,
+) -> None:
+    """Run the stream over what there is. `files` are those that have to be in bronze, or skipped, afterwards."""
+    landing, feed = source.landing, source.feed
     require_usable(source.checkpoint, feed=feed.name, target_id=source.target_id)
     remove_orphaned_checksums(source.checkpoint)
-    if not source.checkpoint.exists() and not spark.table(source.bronze).isEmpty():
+    if not source.checkpoint.exists() and not is_first:
         _log.warning(
             "%s: there is no checkpoint, so every file is listed again; what bronze holds is dropped", feed.name
         )
@@ -71,7 +87,7 @@ def ingest(spark: SparkSession, source: Source, append: Callable[[tuple[LandingF
         # A snapshot tells what is absent only as a whole, so it is not cut into micro-batches.
         whole = {file.delivery for file in offered if read_delivery(landing, feed, file.delivery).snapshot}
         offered = [file for file in complete.values() if file in offered or file.delivery in whole]
-        fresh = new_files(spark, source.bronze, source.skipped, offered)
+        fresh = new_files(held_files(spark, source.bronze, source.skipped), offered)
         started = monotonic()
         try:
             rows = append(fresh) if fresh else 0
@@ -104,7 +120,7 @@ def ingest(spark: SparkSession, source: Source, append: Callable[[tuple[LandingF
         raise (failed[0] if failed else error) from None
     finally:
         keep_passport(source.checkpoint, feed=feed.name, source=str(landing / feed.name), target_id=source.target_id)
-    if left := new_files(spark, source.bronze, source.skipped, files):
+    if left := new_files(held_files(spark, source.bronze, source.skipped), files):
         raise BacklogError(feed.name, tuple(file.relative for file in left))
 
 
@@ -112,28 +128,30 @@ def _paths(batch: DataFrame) -> list[str]:
     return sorted(str(Path(row.path.removeprefix("file:"))) for row in batch.collect())
 
 
-def new_files(
-    spark: SparkSession, bronze: str, skipped: str, offered: Iterable[LandingFile]
-) -> tuple[LandingFile, ...]:
-    """Those of the offered files, by their path below the landing root, that bronze neither holds nor skipped."""
-    offered = tuple(offered)
-    if not offered or not exists(spark, bronze):
-        return offered
-    known = {row[0] for row in spark.table(bronze).select("_tech_source_file").distinct().collect()}
+def held_files(spark: SparkSession, bronze: str, skipped: str) -> dict[str, int | None]:
+    """The files that the bronze table holds or skips, by their path below the landing root, with the size it saw.
+
+    The size is None where it is not known.
+    """
+    if not exists(spark, bronze):
+        return {}
+    table = spark.table(bronze)
+    size = F.max("_tech_source_size") if "_tech_source_size" in table.columns else F.lit(None)
+    held = {row[0]: row[1] for row in table.groupBy("_tech_source_file").agg(size).collect()}
     if exists(spark, skipped):
         of_this = spark.table(skipped).where(F.col("source_table") == ".".join(bronze.split(".")[-2:]))
-        known |= {row[0] for row in of_this.select("_tech_source_file").collect()}
-    return tuple(file for file in offered if file.relative not in known)
+        held |= {row[0]: None for row in of_this.select("_tech_source_file").collect()}
+    return held
 
 
-def changed_files(spark: SparkSession, bronze: str, present: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
+def new_files(held: Mapping[str, int | None], offered: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
+    """Those of the offered files that bronze neither holds nor skips."""
+    return tuple(file for file in offered if file.relative not in held)
+
+
+def changed_files(held: Mapping[str, int | None], present: Iterable[LandingFile]) -> tuple[LandingFile, ...]:
     """Those of the files in the landing area whose size is another one than when bronze took them."""
-    table = spark.table(bronze)
-    if "_tech_source_size" not in table.columns:
-        return ()
-    sizes = table.where(F.col("_tech_source_size").isNotNull()).select("_tech_source_file", "_tech_source_size")
-    taken = {row[0]: row[1] for row in sizes.distinct().collect()}
-    return tuple(file for file in present if taken.get(file.relative, file.size) != file.size)
+    return tuple(file for file in present if held.get(file.relative) not in (None, file.size))
 
 
 def _glob(root: Path, deliveries: set[str]) -> str:

@@ -1,5 +1,6 @@
 """The load of a bronze table: new files of one feed, appended once each. What may not be appended: `intake`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +11,10 @@ from pyspark.sql import functions as F
 
 from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome, Written
 from dwh_pipeline.contracts.table import TableContract
-from dwh_pipeline.errors import FileChangedError
 from dwh_pipeline.lake import catalog, writes
 from dwh_pipeline.lake.landing import LandingFile, complete_files
 from dwh_pipeline.lake.lease import lease
-from dwh_pipeline.lake.stream import Source, changed_files, ingest, new_files
+from dwh_pipeline.lake.stream import Source, held_files, ingest, new_files
 from dwh_pipeline.loads.delivered import Delivered, delivered_of, kept_format
 from dwh_pipeline.loads.intake import read_new
 from dwh_pipeline.sap.feeds import Feed
@@ -62,7 +62,7 @@ def run(
     catalog.ensure(spark, target, contract, bronze.feed_properties(feed) if feed else None)
     before = spark.table(target).columns
     ingested = _ingest(spark, feed, landing, checkpoints, target) if feed else Ingested()
-    appended, version = ingested.deliveries, catalog.last_commit(spark) if ingested.deliveries else None
+    version = catalog.last_commit(spark) if ingested.deliveries else None
     columns = spark.table(target).columns
     catalog.create_view(
         spark,
@@ -70,19 +70,8 @@ def run(
         target,
         bronze.typed_columns(table, columns),
     )
-    held = spark.table(target).groupBy("_tech_batch_id").count().collect()
-    return LoadReport(
-        table=contract.qualified_name,
-        rows=sum(row["count"] for row in held),
-        written=Written(inserted=sum(appended.values()), version=version),
-        deliveries=_counts(contract.qualified_name, appended),
-        started_at=started_at,
-        seconds=(datetime.now(UTC) - started_at).total_seconds(),
-        held=tuple(sorted(row["_tech_batch_id"] for row in held)),
-        new_columns=_new_columns(before, columns),
-        skipped=tuple(sorted(file.relative for file in ingested.skipped)),
-        files=len(ingested.files),
-    )
+    held = {row[0]: row[1] for row in spark.table(target).groupBy("_tech_batch_id").count().collect()}
+    return _report(contract, started_at, held, ingested, _new_columns(before, columns), version=version)
 
 
 def preview(
@@ -99,7 +88,7 @@ def preview(
     before = rows.columns
     offered = complete_files(landing, feed) if feed else ()
     chosen = [file for file in offered if only is None or file.delivery in only]
-    new = new_files(spark, target, _skipped(target), chosen)
+    new = new_files(held_files(spark, target, _skipped(target)), chosen)
     added = Ingested()
     if feed and new:
         read = read_new(spark, feed, landing, target, new)
@@ -108,18 +97,7 @@ def preview(
     value_format = feed.value_format if feed else kept_format(spark, target) if is_there else ValueFormat()
     table_id = catalog.table_id(spark, target) if is_there else None
     delivered = delivered_of(table, target, rows, value_format, table_id)
-    report = LoadReport(
-        table=contract.qualified_name,
-        rows=sum(delivered.held.values()),
-        written=Written(inserted=sum(added.deliveries.values())),
-        deliveries=_counts(contract.qualified_name, added.deliveries),
-        started_at=started_at,
-        seconds=(datetime.now(UTC) - started_at).total_seconds(),
-        held=tuple(sorted(delivered.held)),
-        new_columns=_new_columns(before, rows.columns),
-        skipped=tuple(sorted(file.relative for file in added.skipped)),
-        files=len(added.files),
-    )
+    report = _report(contract, started_at, delivered.held, added, _new_columns(before, rows.columns))
     return delivered, report
 
 
@@ -150,8 +128,6 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
         declare(spark, feed, target)
         source = Source(landing, feed, target, catalog.table_id(spark, target), _skipped(target), checkpoint)
         ingest(spark, source, append)
-        if changed := changed_files(spark, target, complete_files(landing, feed)):
-            raise FileChangedError(tuple(file.relative for file in changed))
     return done
 
 
@@ -166,10 +142,31 @@ def _skipped_rows(spark: SparkSession, contract: TableContract, skipped: dict[La
     return spark.createDataFrame(table).toDF(*names[:-1]).withColumn(names[-1], F.current_timestamp())
 
 
-def _counts(table: str, appended: dict[str, int]) -> tuple[DeliveryCounts, ...]:
-    return tuple(
-        DeliveryCounts(table, delivery, is_replay=False, rows_read=rows, outcomes={Outcome.INSERTED: rows})
-        for delivery, rows in sorted(appended.items())
+def _report(
+    contract: TableContract,
+    started_at: datetime,
+    held: Mapping[str, int],
+    ingested: Ingested,
+    new_columns: tuple[str, ...],
+    *,
+    version: int | None = None,
+) -> LoadReport:
+    """`held` has the rows of every delivery that bronze holds afterwards."""
+    name = contract.qualified_name
+    return LoadReport(
+        table=name,
+        rows=sum(held.values()),
+        written=Written(inserted=sum(ingested.deliveries.values()), version=version),
+        deliveries=tuple(
+            DeliveryCounts(name, delivery, is_replay=False, rows_read=rows, outcomes={Outcome.INSERTED: rows})
+            for delivery, rows in sorted(ingested.deliveries.items())
+        ),
+        started_at=started_at,
+        seconds=(datetime.now(UTC) - started_at).total_seconds(),
+        held=tuple(sorted(held)),
+        new_columns=new_columns,
+        skipped=tuple(sorted(file.relative for file in ingested.skipped)),
+        files=len(ingested.files),
     )
 
 

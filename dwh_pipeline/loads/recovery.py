@@ -8,7 +8,7 @@ from dwh_pipeline.lake import catalog, checkpoint
 from dwh_pipeline.lake.checkpoint import Passport, Problem
 from dwh_pipeline.lake.landing import FEEDS_FILE, LandingFile, complete_files, read_feeds
 from dwh_pipeline.lake.lease import lease
-from dwh_pipeline.lake.stream import changed_files, new_files
+from dwh_pipeline.lake.stream import changed_files, held_files, new_files
 from dwh_pipeline.loads.place import Place
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.tables import bronze, skipped_file
@@ -81,12 +81,14 @@ def recover(place: Place, feed: Feed, *, new_generation: bool = False) -> list[s
 
 def backlog(place: Place, feed: Feed) -> tuple[LandingFile, ...]:
     """Complete files that bronze neither holds nor skips."""
-    target = place.name(bronze.contract_of(feed.sap_table))
-    skipped = place.name(skipped_file.CONTRACT)
-    return new_files(place.spark, target, skipped, complete_files(place.landing, feed))
+    return new_files(_held(place, feed), complete_files(place.landing, feed))
 
 
 def changed(place: Place, feed: Feed) -> tuple[LandingFile, ...]:
     """Files that were changed in place after bronze took them."""
+    return changed_files(_held(place, feed), complete_files(place.landing, feed))
+
+
+def _held(place: Place, feed: Feed) -> dict[str, int | None]:
     target = place.name(bronze.contract_of(feed.sap_table))
-    return changed_files(place.spark, target, complete_files(place.landing, feed))
+    return held_files(place.spark, target, place.name(skipped_file.CONTRACT))
