@@ -48,11 +48,9 @@ def state_of(place: Place, feed: Feed) -> StreamState:
     """Look at a stream. Nothing is changed."""
     path = place.checkpoint_of(feed.sap_table)
     target = place.name(bronze.contract_of(feed.sap_table))
-    owner = (
-        checkpoint.passport_problems(path, feed=feed.name, target_id=catalog.table_id(place.spark, target))
-        if catalog.exists(place.spark, target)
-        else ()
-    )
+    # Bronze that is gone has no id: then the checkpoint is of no use to the table that takes its place.
+    target_id = catalog.table_id(place.spark, target) if catalog.exists(place.spark, target) else ""
+    owner = checkpoint.passport_problems(path, feed=feed.name, target_id=target_id)
     begun, done = checkpoint.last_batches(path)
     return StreamState(
         feed=feed,

@@ -211,6 +211,7 @@ def test_bronze_that_is_made_anew_does_not_stay_empty_because_of_an_old_checkpoi
         shutil.rmtree(stream.lake / "bronze" / "sap_tcurx")
 
     drop()
+    assert ["no longer there" in problem.what for problem in recovery.state_of(stream.place, feed).problems] == [True]
     with pytest.raises(CheckpointError, match="made for a bronze table that is no longer there"):
         stream.run()
     assert "checkpoint_belongs_to_one_stream" in stream.failing()
