@@ -47,8 +47,10 @@ def test_after_ten_kills_one_clean_run_is_complete_and_has_nothing_twice(
         seconds = choice.uniform(5, _LONGEST * (number + 1) / _KILLS + 5)
         time.sleep(seconds)
         ended = run.poll() is not None
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+        if not ended:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        assert run.returncode in (0, -signal.SIGKILL), (tmp_path / "killed.err").read_text(encoding="utf-8")
         lines = (tmp_path / "killed.err").read_text(encoding="utf-8").split("\n")
         told = [line.split()[0] for line in lines if line.startswith("  ")]
         points.append(f"{seconds:.0f} s, {'had ended' if ended else 'after ' + (told[-1] if told else 'nothing')}")
