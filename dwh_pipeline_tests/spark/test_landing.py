@@ -19,7 +19,14 @@ from dwh_pipeline.lake.landing import complete_files, read_feeds, read_files
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.tables import bronze
 
-LOCATION = ("_tech_batch_id", "_tech_source_file", "_tech_row_number", "_tech_source_columns", "_corrupt_record")
+LOCATION = (
+    "_tech_batch_id",
+    "_tech_source_file",
+    "_tech_row_number",
+    "_tech_source_columns",
+    "_tech_source_size",
+    "_corrupt_record",
+)
 
 
 def feed_of(**keys: object) -> Feed:
