@@ -63,7 +63,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         fast_start=False,
     )
     session = open_session(settings)
-    yield session
+    with pytest.MonkeyPatch.context() as environment:
+        # A Dagster run or a command gives the running session the settings of its environment: they are to be the same.
+        environment.setenv("DWH_SPARK_CONF", str(conf))
+        yield session
     session.stop()
 
 

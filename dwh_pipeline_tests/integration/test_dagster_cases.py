@@ -26,15 +26,11 @@ _PROJECT = Path(dwh_pipeline.__file__).parent.parent
 
 
 @pytest.fixture
-def place(spark: SparkSession, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lake of the test as the place that runs work on."""
-    conf = tmp_path / "spark.conf"
-    kept = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.databricks.delta.snapshotPartitions")
-    conf.write_text("".join(f"{key} {spark.conf.get(key)}\n" for key in kept), encoding="utf-8")
     monkeypatch.delenv("DWH_CHECKPOINTS", raising=False)
     monkeypatch.setenv("DWH_LAKE", str(lake))
     monkeypatch.setenv("DWH_LANDING", str(tmp_path / "landing"))
-    monkeypatch.setenv("DWH_SPARK_CONF", str(conf))
     monkeypatch.setenv("DWH_ALLOW_TEMPORARY", "1")
     return lake
 

@@ -157,18 +157,13 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(
-    spark: SparkSession, landing: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[pytest.MonkeyPatch]:
-    """The settings of the runs. Those of Spark are what the session of the tests has: `lake` sets its own again."""
-    conf = tmp_path_factory.mktemp("conf") / "spark.conf"
-    kept = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.databricks.delta.snapshotPartitions")
-    conf.write_text("".join(f"{key} {spark.conf.get(key)}\n" for key in kept), encoding="utf-8")
+def environment(spark: SparkSession, landing: Path) -> Iterator[pytest.MonkeyPatch]:
+    """The settings of the runs, beside those of the session, which is there first."""
+    assert spark.version
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DWH_LANDING", str(landing))
         patch.delenv("DWH_CHECKPOINTS", raising=False)
         patch.setenv("DWH_ALLOW_TEMPORARY", "1")
-        patch.setenv("DWH_SPARK_CONF", str(conf))
         yield patch
 
 

@@ -263,7 +263,7 @@ def story(spark: SparkSession, shared_lake: Path) -> Story:
     _deliver(place, VBAP, "1", _minutes(3, 3), VBELN="50001")
     with pytest.raises(CheckpointError) as refused:
         _count(place)
-    shown = _run_job(place, shared_lake.parent / "spark.conf", new_generation=True)
+    shown = _run_job(place, new_generation=True)
     rows = spark.table(place.name(CONTRACT))
     counted_anew = {
         table: _windows(rows.where(F.col("source_table") == table)) for table in (_BRONZE, VBAP.bronze_name)
@@ -291,17 +291,13 @@ def _forget_last_commit(checkpoint: Path) -> None:
     last.with_name(f".{last.name}.crc").unlink()
 
 
-def _run_job(place: Place, conf: Path, *, new_generation: bool) -> dict[str, object]:
+def _run_job(place: Place, *, new_generation: bool) -> dict[str, object]:
     """Run the job `count_activity`: the metadata of its asset."""
-    # A run gives the running session the settings that it has by default, but for those in this file.
-    kept = ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.databricks.delta.snapshotPartitions")
-    conf.write_text("".join(f"{key} {place.spark.conf.get(key)}\n" for key in kept), encoding="utf-8")
     config = {"ops": {"ops__ingest_activity": {"config": {"new_generation": new_generation}}}}
     with pytest.MonkeyPatch.context() as environment, dg.DagsterInstance.ephemeral() as instance:
         environment.setenv("DWH_LAKE", str(place.checkpoints.parent))
         environment.setenv("DWH_CHECKPOINTS", str(place.checkpoints))
         environment.setenv("DWH_LANDING", str(place.landing))
-        environment.setenv("DWH_SPARK_CONF", str(conf))
         environment.setenv("DWH_ALLOW_TEMPORARY", "1")
         result = defs().resolve_job_def("count_activity").execute_in_process(run_config=config, instance=instance)
     (event,) = result.get_asset_materialization_events()

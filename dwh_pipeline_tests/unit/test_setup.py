@@ -10,6 +10,12 @@ from dwh_pipeline.lake import jars, session
 from dwh_pipeline.settings import Settings, load_settings
 
 
+@pytest.fixture(autouse=True)
+def _no_conf_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of Spark but those of the test."""
+    monkeypatch.delenv("DWH_SPARK_CONF", raising=False)
+
+
 def java_that_says(folder: Path, first_line: str, *, exit_code: int = 0) -> Path:
     """A JAVA_HOME whose `java` prints this on standard error, as `java -version` does."""
     java = folder / "bin" / "java"
