@@ -19,7 +19,10 @@ LAKE_ROOT = "spark.dwh.lake"
 DEFAULT_CATALOG = "spark_catalog"
 SCHEMAS = ("bronze", "silver", "gold", "ops")
 
-_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+# With deletion vectors a MERGE need not write whole files anew, but Delta lists the files of the table twice for each
+# query. So a table to which rows are only added goes without.
+_APPEND_ONLY = {"delta.appendOnly": "true"}
+_CHANGING = {"delta.enableDeletionVectors": "true"}
 
 
 def use_lake(spark: SparkSession, root: Path) -> None:
@@ -81,8 +84,7 @@ def ensure(
         f"`{column.name}` {column.type}{'' if column.nullable else ' NOT NULL'} COMMENT {_quoted(column.description)}"
         for column in contract.columns
     )
-    append_only = {"delta.appendOnly": "true"} if contract.stored_as is StoredAs.APPEND else {}
-    pairs = {**_PROPERTIES, **append_only, **(properties or {})}
+    pairs = {**(_APPEND_ONLY if contract.stored_as is StoredAs.APPEND else _CHANGING), **(properties or {})}
     location = _location(spark, table)
     spark.sql(
         f"CREATE TABLE {table} ({columns}) USING DELTA COMMENT {_quoted(contract.description)} "
