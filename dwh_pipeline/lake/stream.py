@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dwh_pipeline.errors import BacklogError, FileChangedError
-from dwh_pipeline.lake.catalog import exists
+from dwh_pipeline.lake.catalog import exists, table_id
 from dwh_pipeline.lake.checkpoint import keep_passport, remove_orphaned_checksums, require_usable
 from dwh_pipeline.lake.landing import LandingFile, complete_files, read_delivery
 from dwh_pipeline.sap.feeds import Feed
@@ -30,13 +30,12 @@ _NEVER_TOO_OLD = "36500d"  # the source would skip files older than the newest b
 class Source:
     """Where a stream reads, where it writes to, and what it must not offer again.
 
-    `bronze` is the table, `target_id` its id, `skipped` the table of the files that were skipped.
+    `bronze` is the table, `skipped` that of the files that were skipped.
     """
 
     landing: Path
     feed: Feed
     bronze: str
-    target_id: str
     skipped: str
     checkpoint: Path
 
@@ -72,7 +71,8 @@ def _run(
 ) -> None:
     """Run the stream over what there is. `files` are those that have to be in bronze, or skipped, afterwards."""
     landing, feed = source.landing, source.feed
-    require_usable(source.checkpoint, feed=feed.name, target_id=source.target_id)
+    target_id = table_id(spark, source.bronze)
+    require_usable(source.checkpoint, feed=feed.name, target_id=target_id)
     remove_orphaned_checksums(source.checkpoint)
     if not source.checkpoint.exists() and not is_first:
         _log.warning(
@@ -119,7 +119,7 @@ def _run(
     except StreamingQueryException as error:
         raise (failed[0] if failed else error) from None
     finally:
-        keep_passport(source.checkpoint, feed=feed.name, source=str(landing / feed.name), target_id=source.target_id)
+        keep_passport(source.checkpoint, feed=feed.name, source=str(landing / feed.name), target_id=target_id)
     if left := new_files(held_files(spark, source.bronze, source.skipped), files):
         raise BacklogError(feed.name, tuple(file.relative for file in left))
 

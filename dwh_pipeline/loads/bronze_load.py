@@ -126,8 +126,7 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
 
     with lease(checkpoint.with_name(f"{checkpoint.name}.lease")):
         declare(spark, feed, target)
-        source = Source(landing, feed, target, catalog.table_id(spark, target), _skipped(target), checkpoint)
-        ingest(spark, source, append)
+        ingest(spark, Source(landing, feed, target, _skipped(target), checkpoint), append)
     return done
 
 
