@@ -180,7 +180,7 @@ def test_the_same_orders_stand_whatever_the_order_of_the_file(
         (landing / name).write_text(text, encoding="utf-8")
     shuffled = Warehouse(spark, tmp_path / "lake", landing)
     expected = expected.localCheckpoint()
-    shuffled.load()
+    shuffled.step(bronze.CONTRACTS["VBAK"].qualified_name, sales_order.CONTRACT.qualified_name)
     assert same_rows(shuffled.table(sales_order.CONTRACT), expected)
 
 
