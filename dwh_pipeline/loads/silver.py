@@ -28,6 +28,11 @@ from dwh_pipeline.tables.silver import Reference, SilverTable
 # that becomes the first version rightly lowers the change_seq of the version that starts the history.
 _GUARDS = {StoredAs.SCD1: "t.change_seq IS NULL OR s.change_seq >= t.change_seq", StoredAs.SCD2: None}
 
+# Keys that are broadcast lie in the memory of the driver: a million of three fields took 130 MB there, and about as
+# much again while they were collected, and a load does so twice. Half of that fits into the default heap beside the
+# rest; and with more keys than this, moving the stored rows to them was no slower.
+MOST_BROADCAST_KEYS = 500_000
+
 
 @dataclass(frozen=True, slots=True)
 class SilverPlan:
@@ -100,7 +105,9 @@ def plan(
     pending = not_loaded if deliveries is None else deliveries
 
     reference = _reference(spark, currencies, delivered)
-    stale_keys = _if_any(table.stale_keys(stored, reference)) if table.stale_keys and stored is not None else None
+    stale_keys = table.stale_keys(stored, reference) if table.stale_keys and stored is not None else None
+    stale = 0 if stale_keys is None else stale_keys.count()
+    stale_keys = stale_keys if stale else None
     if not pending and stale_keys is None:
         return SilverPlan(table, target, delivered.table_id, stored, None, None, None, (), started_at)
 
@@ -110,16 +117,21 @@ def plan(
     touched = arrived.where(F.col("reason").isNull()).select(*table.keys).distinct()
     if stale_keys is not None:
         touched = touched.unionByName(stale_keys).distinct()
+    at_most = sum(held[delivery] for delivery in pending) + stale  # touched keys: known without counting them
     every = arrived
     if set(held) != set(pending):
         earlier = changes_of(delivered, delivered.rows.where(~is_pending))
         # A snapshot says something of every key that is known.
         takes_all = any(delivery in pending for _, delivery in delivered.snapshots)
-        earlier = earlier if takes_all else _of_keys(earlier, touched, table)
+        earlier = earlier if takes_all else rows_of_keys(earlier, touched, table.keys, at_most=at_most)
         every = arrived.unionByName(earlier.localCheckpoint(eager=False))
-        touched = every.select(*table.keys).distinct() if takes_all else touched
+        if takes_all:
+            touched, at_most = every.select(*table.keys).distinct(), sum(held.values())
     history = history_of(delivered, every).withColumn("_pending", is_pending)
-    before = _of_keys(stored, touched, table) if stored is not None else catalog.empty(spark, table.contract.columns)
+    if stored is None:
+        before = catalog.empty(spark, table.contract.columns)
+    else:
+        before = rows_of_keys(stored, touched, table.keys, at_most=at_most)
 
     change = writes.plan_change(spark, target, table.contract, table.build(history, reference), stored=before)
     rejected = arrived.where(F.col("reason").isNotNull()).select(
@@ -219,14 +231,13 @@ def _reference(spark: SparkSession, currencies: Delivered | None, delivered: Del
     return Reference(decimals, delivered.value_format.amounts)
 
 
-def _if_any(keys: DataFrame) -> DataFrame | None:
-    """The keys, or None if there are none."""
-    return None if keys.isEmpty() else keys
+def rows_of_keys(rows: DataFrame, keys: DataFrame, names: tuple[str, ...], *, at_most: int) -> DataFrame:
+    """The rows of these keys, which are no more than `at_most`.
 
-
-def _of_keys(rows: DataFrame, keys: DataFrame, table: SilverTable) -> DataFrame:
-    """The rows of these keys. The keys are few beside the table, so they go to the rows."""
-    return rows.join(F.broadcast(keys), list(table.keys), "left_semi")
+    Few keys go to the rows. Spark has to be told: it takes keys that come from a checkpoint to be about as large as the
+    table that they were read from, and would move all rows.
+    """
+    return rows.join(F.broadcast(keys) if at_most <= MOST_BROADCAST_KEYS else keys, list(names), "left_semi")
 
 
 def _stored_rejected(spark: SparkSession, target: str, table: SilverTable, pending: tuple[str, ...]) -> DataFrame:

@@ -86,7 +86,7 @@ def changes_have_one_content(changes: DataFrame, keys: tuple[str, ...]) -> Findi
     if conflicts.isEmpty():
         return Finding(0, ())
     by_hash = F.sort_array(F.collect_set(F.struct("_tech_row_hash", "content")), asc=False)
-    named = ranked.join(F.broadcast(conflicts), list(one_change)).groupBy(*one_change).agg(by_hash.alias("found"))
+    named = ranked.join(conflicts, list(one_change)).groupBy(*one_change).agg(by_hash.alias("found"))
     stays, goes = F.col("found")[0]["content"], F.slice("found", 2, SAMPLES)["content"]
     return _finding(named.select(*keys, "change_seq", stays.alias("stays"), goes.alias("goes")))
 
