@@ -30,6 +30,10 @@ class Delivered:
     snapshots: Snapshots
     table_id: str | None
 
+    def not_loaded(self, loaded: Mapping[str, int]) -> tuple[str, ...]:
+        """The deliveries that are not loaded with all rows that they have; `loaded` has the rows that were."""
+        return tuple(sorted(id_ for id_, rows in self.held.items() if loaded.get(id_) != rows))
+
 
 def read_delivered(spark: SparkSession, source: str, table: SapTable) -> Delivered:
     """What the bronze table `source` holds of the SAP table.

@@ -94,15 +94,8 @@ def plan(
         if delivery not in held:
             raise DeliveryNotFoundError(delivered.source, delivery, tuple(sorted(held)))
     stored = catalog.read(spark, target) if catalog.exists(spark, target) else None
-    loaded = ledger.loaded_rows(
-        spark,
-        _ledger(target),
-        table.contract.qualified_name,
-        source_id=delivered.table_id,
-        table_id=None if stored is None else catalog.table_id(spark, target),
-    )
-    not_loaded = tuple(sorted(id_ for id_, rows in held.items() if loaded.get(id_) != rows))
-    pending = not_loaded if deliveries is None else deliveries
+    loaded = loaded_rows(spark, delivered, target, table)
+    pending = delivered.not_loaded(loaded) if deliveries is None else deliveries
 
     reference = _reference(spark, currencies, delivered)
     stale_keys = table.stale_keys(stored, reference) if table.stale_keys and stored is not None else None
@@ -211,6 +204,17 @@ def _report(planned: SilverPlan, rows: int, written: Written) -> LoadReport:
         deliveries=planned.deliveries,
         started_at=planned.started_at,
         seconds=(datetime.now(UTC) - planned.started_at).total_seconds(),
+    )
+
+
+def loaded_rows(spark: SparkSession, delivered: Delivered, target: str, table: SilverTable) -> dict[str, int]:
+    """Per delivery, how many rows of it `target` has taken from this bronze table, as the ledger tells."""
+    return ledger.loaded_rows(
+        spark,
+        _ledger(target),
+        table.contract.qualified_name,
+        source_id=delivered.table_id,
+        table_id=catalog.table_id(spark, target) if catalog.exists(spark, target) else None,
     )
 
 
