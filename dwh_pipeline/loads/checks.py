@@ -10,16 +10,27 @@ from pyspark.sql import functions as F
 from dwh_pipeline.contracts.table import StoredAs, TableContract
 from dwh_pipeline.errors import ExpectationFailedError
 from dwh_pipeline.lake import catalog, checkpoint
-from dwh_pipeline.loads import recovery
-from dwh_pipeline.loads.delivered import changes_of, read_delivered
+from dwh_pipeline.loads import recovery, silver
+from dwh_pipeline.loads.delivered import changes_of, history_of, read_delivered
 from dwh_pipeline.loads.place import Place
 from dwh_pipeline.quality import expectations
 from dwh_pipeline.quality.expectations import Finding
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
+from dwh_pipeline.sap.operations import Operation, is_operation
 from dwh_pipeline.sap.profiles import change_time
 from dwh_pipeline.sap.revenue import is_known_category
-from dwh_pipeline.tables import agg_revenue_month, bronze, fct_order_line, load_ledger, sales_order
+from dwh_pipeline.tables import (
+    agg_revenue_month,
+    bronze,
+    dim_customer,
+    fct_order_line,
+    load_ledger,
+    sales_order,
+    sales_order_line,
+    scd1,
+    scd2,
+)
 from dwh_pipeline.tables.registry import GOLD, SILVER
 from dwh_pipeline.tables.silver import SilverTable
 
@@ -111,6 +122,104 @@ def _version_checks(contract: TableContract, business_key: tuple[str, ...]) -> t
             lambda spark, catalog_name: expectations.intervals_do_not_overlap(
                 _rows(spark, catalog_name, contract), business_key
             ),
+        ),
+    )
+
+
+def _settled(spark: SparkSession, catalog_name: str, table: SilverTable) -> tuple[DataFrame, DataFrame]:
+    """The stored rows, and the whole history, of the keys of which nothing is pending.
+
+    A key that a pending delivery touches is folded again by its load, so it says nothing now: the table may lack the
+    delivery, but also hold it, if a load died between table and ledger, or a replay of another delivery has folded the
+    key from all that bronze holds. A pending full snapshot touches every key.
+    """
+    target = f"{catalog_name}.{table.contract.qualified_name}"
+    stored = catalog.read(spark, target)
+    delivered = read_delivered(spark, f"{catalog_name}.{table.source.bronze_name}", table.source)
+    changes = changes_of(delivered)
+    pending = delivered.not_loaded(silver.loaded_rows(spark, delivered, target, table))
+    if any(delivery in pending for _, delivery in delivered.snapshots):
+        stored, changes = stored.limit(0), changes.limit(0)
+    elif pending:
+        touched = changes.where(F.col("_tech_batch_id").isin(list(pending))).select(*table.keys)
+        stored, changes = (rows.join(touched, list(table.keys), "left_anti") for rows in (stored, changes))
+    return stored, history_of(delivered, changes)
+
+
+def _agreement_checks(table: SilverTable) -> tuple[Check, ...]:
+    """Versions against the changes that they are made from, by other ways than `tables.scd2`."""
+    tracked = tuple(field.canonical for field in table.source.attributes if field.tracked)
+
+    def ask_open_version(spark: SparkSession, catalog_name: str) -> Finding:
+        versions, history = _settled(spark, catalog_name, table)
+        # Archiving is no state of a customer: it neither ends a version nor brings one back.
+        newest = scd1.fold(history.where(~is_operation(Operation.ARCHIVE)), table.keys, tracked)
+        return expectations.open_version_equals_newest_change(versions, newest, table.keys, tracked)
+
+    def ask_gaps(spark: SparkSession, catalog_name: str) -> Finding:
+        versions, history = _settled(spark, catalog_name, table)
+        deletions = history.where(is_operation(Operation.DELETE))
+        return expectations.no_gap_but_a_deletion(versions, deletions, table.keys, scd2.DAWN)
+
+    return (
+        Check(
+            table.contract,
+            "open_version_equals_newest_change",
+            "The open version of a key is what its newest change says, and a deleted key has none; keys of deliveries "
+            "that are not loaded yet are left out",
+            ask_open_version,
+            blocking=False,
+        ),
+        Check(
+            table.contract,
+            "no_gap_but_a_deletion",
+            "Where a key has no version it was deleted, by a change or because a full snapshot lacks it; keys of "
+            "deliveries that are not loaded yet are left out",
+            ask_gaps,
+            blocking=False,
+        ),
+    )
+
+
+def _fact_checks() -> tuple[Check, ...]:
+    contract = fct_order_line.CONTRACT
+    return (
+        Check(
+            contract,
+            "line_has_one_customer_version",
+            "An order line has the customer version of the end of its document date, of which there is one, or the "
+            "unknown member if there is none",
+            lambda spark, catalog_name: expectations.line_has_one_customer_version(
+                _rows(spark, catalog_name, contract),
+                _rows(spark, catalog_name, dim_customer.CONTRACT),
+                contract.primary_key,
+                dim_customer.UNKNOWN_KEY,
+            ),
+            blocking=False,
+        ),
+        Check(
+            contract,
+            "fact_has_the_lines_of_silver",
+            "The fact has the order lines of silver that are not deleted, with their quantities, and no others",
+            lambda spark, catalog_name: expectations.fact_has_the_lines_of_silver(
+                _rows(spark, catalog_name, contract),
+                _rows(spark, catalog_name, sales_order_line.CONTRACT),
+                contract.primary_key,
+            ),
+            blocking=False,
+        ),
+        Check(
+            contract,
+            "header_totals_equal_items",
+            "The net value of an order is the sum over its items that are neither rejected nor statistical, to one "
+            "smallest unit of the currency; names order, total and sum",
+            lambda spark, catalog_name: expectations.header_totals_equal_items(
+                _rows(spark, catalog_name, sales_order.CONTRACT),
+                _rows(spark, catalog_name, sales_order_line.CONTRACT),
+                sales_order.CONTRACT.primary_key,
+            ),
+            blocking=False,
+            severity=Severity.WARN,
         ),
     )
 
@@ -258,11 +367,12 @@ CHECKS: tuple[Check, ...] = (
         check
         for table in SILVER
         if table.contract.stored_as is StoredAs.SCD2
-        for check in _version_checks(table.contract, table.keys)
+        for check in (*_version_checks(table.contract, table.keys), *_agreement_checks(table))
     ),
     *(_counter_check(table) for table in SILVER),
     *(check for contract in GOLD for check in _key_checks(contract)),
     _category_check(),
     _currency_check(),
+    *_fact_checks(),
     _aggregate_check(),
 )

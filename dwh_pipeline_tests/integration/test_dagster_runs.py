@@ -31,7 +31,10 @@ _LINES, _FACT, _AGGREGATE = "silver/sales_order_line", "gold/fct_order_line", "g
 _FACT_STEPS = {
     "gold__fct_order_line",
     "gold__fct_order_line_currency_is_known",
+    "gold__fct_order_line_fact_has_the_lines_of_silver",
+    "gold__fct_order_line_header_totals_equal_items",
     "gold__fct_order_line_key_is_not_null",
+    "gold__fct_order_line_line_has_one_customer_version",
     "gold__fct_order_line_primary_key_is_unique",
 }
 _LINES_STEPS = {

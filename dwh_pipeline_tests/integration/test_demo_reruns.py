@@ -69,9 +69,13 @@ def test_every_row_of_the_demo_is_accounted_for(loaded: tuple[Warehouse, dict[st
     }
 
 
-def test_every_expectation_holds_on_the_demo(demo: Warehouse) -> None:
+def test_every_expectation_holds_on_the_demo_but_for_the_total_of_one_order(demo: Warehouse) -> None:
     findings = {(check.contract.name, check.name): check.ask(demo.spark, CATALOG) for check in CHECKS}
-    assert {name for name, finding in findings.items() if not finding.passed} == set()
+    (failed,) = (name for name, finding in findings.items() if not finding.passed)
+    assert failed == ("fct_order_line", "header_totals_equal_items")
+    (sample,) = map(json.loads, findings[failed].samples)
+    assert (sample["client_id"], sample["order_id"]) == ("200", "0000050004")  # as it is delivered
+    assert (sample["total"], sample["sum_of_items"]) == (180.0, 182.5)
 
 
 @dataclass(frozen=True)
