@@ -1,7 +1,8 @@
-"""The lease of a bronze table: one process at a time appends to it.
+"""The lease of a table: one process at a time loads or maintains it, and a load that failed leaves word.
 
-A lock of the operating system on a file beside the checkpoint. It ends with its process, however that dies, so a
-killed run blocks nobody and nothing has to expire. What the file says is only to name the holder.
+A lock of the operating system on a file beside the checkpoints. It ends with its process, however that dies, so a
+killed run blocks nobody and nothing has to expire. What the file says names the holder; a load that comes to its end
+empties it, so what is left there tells of one that did not.
 """
 
 import fcntl
@@ -12,8 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import sleep
+from typing import IO
 
+from dwh_pipeline.contracts.health import FailedLoad
 from dwh_pipeline.errors import LeaseHeldError
+
+# `left_behind` holds the lock for a moment too.
+_ATTEMPTS, _SECONDS_BETWEEN = 3, 0.1
+
+
+def lease_file(checkpoints: Path, table: str) -> Path:
+    """The lease of a table (`schema.name`)."""
+    return checkpoints / f"{table}.lease"
 
 
 @contextmanager
@@ -25,15 +37,53 @@ def lease(path: Path) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
+        if not _lock(file):
+            raise LeaseHeldError(path.stem, _holder(path))
+        told = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
+        }
+        _tell(file, told)
+        try:
+            yield
+        except BaseException as error:
+            lines = str(error).splitlines()
+            _tell(file, {**told, "error": lines[0] if lines else type(error).__name__})
+            raise
+        file.truncate(0)
+
+
+def left_behind(path: Path) -> FailedLoad | None:
+    """The last load of the table, if it did not come to its end; None if it did, or if one is running."""
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8") as file:
+        if not _lock(file):
+            return None
+        text = file.read()
+    try:
+        told = json.loads(text)
+    except ValueError:  # empty: all is well; cut off: killed in the moment it began, having done nothing
+        return None
+    return FailedLoad(f"process {told['pid']} on {told['host']}", told["since"], told.get("error"))
+
+
+def _lock(file: IO[str]) -> bool:
+    for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LeaseHeldError(path.stem, _holder(path)) from None
-        file.truncate(0)
-        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-        json.dump({"host": socket.gethostname(), "pid": os.getpid(), "since": since}, file)
-        file.flush()
-        yield
+            sleep(_SECONDS_BETWEEN)
+        else:
+            return True
+    return False
+
+
+def _tell(file: IO[str], what: dict[str, object]) -> None:
+    file.truncate(0)
+    json.dump(what, file)
+    file.flush()
 
 
 def _holder(path: Path) -> str:

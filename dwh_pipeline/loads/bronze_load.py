@@ -13,7 +13,7 @@ from dwh_pipeline.contracts.outcomes import DeliveryCounts, LoadReport, Outcome,
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.lake import catalog, writes
 from dwh_pipeline.lake.landing import LandingFile, complete_files
-from dwh_pipeline.lake.lease import lease
+from dwh_pipeline.lake.lease import lease, lease_file
 from dwh_pipeline.lake.stream import Source, held_files, ingest, new_files
 from dwh_pipeline.loads.delivered import Delivered, delivered_of, kept_format
 from dwh_pipeline.loads.intake import read_new
@@ -124,7 +124,7 @@ def _ingest(spark: SparkSession, feed: Feed, landing: Path, checkpoints: Path, t
         done.skipped.update(new.skipped)
         return sum(new.deliveries.values())
 
-    with lease(checkpoint.with_name(f"{checkpoint.name}.lease")):
+    with lease(lease_file(checkpoints, contract.qualified_name)):
         declare(spark, feed, target)
         ingest(spark, Source(landing, feed, target, _skipped(target), checkpoint), append)
     return done

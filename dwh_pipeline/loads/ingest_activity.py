@@ -57,7 +57,7 @@ def run(place: Place, *, new_generation: bool = False) -> LoadReport:
     """
     started_at = datetime.now(UTC)
     spark, target = place.spark, place.name(CONTRACT)
-    with lease(place.checkpoints / f"{CONTRACT.name}.lease"):
+    with lease(place.lease_of(CONTRACT)):
         # Before the table is made: a checkpoint that is left would not read again what the lost table had.
         if new_generation or not catalog.exists(spark, target):
             _put_aside(place)

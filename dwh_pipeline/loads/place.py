@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.landing import read_feeds
+from dwh_pipeline.lake.lease import lease_file
 from dwh_pipeline.sap.feeds import Feed
 from dwh_pipeline.sap.fields import SapTable
 
@@ -32,3 +33,7 @@ class Place:
     def checkpoint_of(self, table: SapTable) -> Path:
         """The checkpoint of the stream into the bronze table. It depends on nothing but the table."""
         return self.checkpoints / table.name.lower()
+
+    def lease_of(self, contract: TableContract) -> Path:
+        """The lease of a table: held by whoever loads or maintains it."""
+        return lease_file(self.checkpoints, contract.qualified_name)

@@ -47,10 +47,6 @@ def feed_named(place: Place, name: str) -> Feed:
 def state_of(place: Place, feed: Feed) -> StreamState:
     """Look at a stream. Nothing is changed."""
     path = place.checkpoint_of(feed.sap_table)
-    target = place.name(bronze.contract_of(feed.sap_table))
-    # Bronze that is gone has no id: then the checkpoint is of no use to the table that takes its place.
-    target_id = catalog.table_id(place.spark, target) if catalog.exists(place.spark, target) else ""
-    owner = checkpoint.passport_problems(path, feed=feed.name, target_id=target_id)
     begun, done = checkpoint.last_batches(path)
     return StreamState(
         feed=feed,
@@ -59,7 +55,7 @@ def state_of(place: Place, feed: Feed) -> StreamState:
         begun=begun,
         done=done,
         passport=checkpoint.read_passport(path),
-        problems=(*checkpoint.problems(path), *owner),
+        problems=problems_of(place, feed),
         backlog=tuple(file.relative for file in backlog(place, feed)),
     )
 
@@ -71,10 +67,20 @@ def recover(place: Place, feed: Feed, *, new_generation: bool = False) -> list[s
         LeaseHeldError: a run is using the checkpoint.
     """
     path = place.checkpoint_of(feed.sap_table)
-    with lease(path.with_name(f"{path.name}.lease")):
+    with lease(place.lease_of(bronze.contract_of(feed.sap_table))):
         if new_generation and path.is_dir():
             return [checkpoint.start_new_generation(path)]
-        return checkpoint.repair(path, state_of(place, feed).problems)
+        return checkpoint.repair(path, problems_of(place, feed))
+
+
+def problems_of(place: Place, feed: Feed) -> tuple[Problem, ...]:
+    """What is wrong with the checkpoint of a stream, and what its passport says against it."""
+    path = place.checkpoint_of(feed.sap_table)
+    target = place.name(bronze.contract_of(feed.sap_table))
+    # Bronze that is gone has no id: then the checkpoint is of no use to the table that takes its place.
+    target_id = catalog.table_id(place.spark, target) if catalog.exists(place.spark, target) else ""
+    owner = checkpoint.passport_problems(path, feed=feed.name, target_id=target_id)
+    return (*checkpoint.problems(path), *owner)
 
 
 def backlog(place: Place, feed: Feed) -> tuple[LandingFile, ...]:

@@ -14,6 +14,7 @@ from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.errors import DeliveryNotFoundError, RunIncompleteError, WarehouseError
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.landing import complete_files, read_feeds
+from dwh_pipeline.lake.lease import lease
 from dwh_pipeline.loads import bronze_load, gold_load, silver
 from dwh_pipeline.loads.delivered import Delivered, read_delivered
 from dwh_pipeline.loads.place import Place
@@ -83,9 +84,10 @@ def _silver_step(table: SilverTable) -> Step:
 
     def run(place: Place, deliveries: Deliveries = None) -> LoadReport:
         source = place.name(bronze.contract_of(table.source))
-        delivered = read_delivered(place.spark, source, table.source)
-        currencies = silver.currencies_beside(place.spark, source, table)
-        return silver.apply(place.spark, planned(place, delivered, currencies, deliveries))
+        with lease(place.lease_of(table.contract)):
+            delivered = read_delivered(place.spark, source, table.source)
+            currencies = silver.currencies_beside(place.spark, source, table)
+            return silver.apply(place.spark, planned(place, delivered, currencies, deliveries))
 
     def plan(preview: Preview) -> LoadReport:
         currencies = preview.bronze[TCURX.name] if TCURX.bronze_name in table.contract.upstream else None
@@ -104,7 +106,8 @@ def _gold_step(contract: TableContract) -> Step:
         return report
 
     def run(place: Place, _deliveries: Deliveries = None) -> LoadReport:
-        return gold_load.run_table(place.spark, place.catalog, contract)
+        with lease(place.lease_of(contract)):
+            return gold_load.run_table(place.spark, place.catalog, contract)
 
     return Step(contract, run, plan)
 

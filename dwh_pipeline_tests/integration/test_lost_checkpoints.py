@@ -123,7 +123,7 @@ def test_a_second_run_reads_only_what_is_new_and_the_report_explains_the_checkpo
 def test_two_runs_at_once_are_kept_apart_and_the_holder_is_named(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with lease(stream.checkpoint.with_name("tcurx.lease")):
+    with lease(stream.checkpoint.with_name("bronze.sap_tcurx.lease")):
         with pytest.raises(LeaseHeldError, match=f"tcurx: process {os.getpid()}"):
             stream.run()
         monkeypatch.setenv("DWH_ALLOW_TEMPORARY", "1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwh_pipeline.errors import LeaseHeldError
-from dwh_pipeline.lake.lease import lease
+from dwh_pipeline.lake.lease import lease, left_behind
 
 _HOLDER = """
 import sys, time
@@ -50,3 +50,31 @@ def test_a_lease_ends_when_its_work_fails(tmp_path: Path) -> None:
         raise RuntimeError("broken")
     with lease(tmp_path / "kna1.lease"):
         pass
+
+
+def test_a_load_that_fails_leaves_its_error_and_one_that_comes_to_its_end_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "silver.customer.lease"
+    assert left_behind(path) is None
+    with lease(path):
+        assert left_behind(path) is None  # it is running
+    with pytest.raises(RuntimeError, match="broken"), lease(path):
+        raise RuntimeError("broken\nin the second line")
+    failed = left_behind(path)
+    assert failed is not None
+    assert (failed.holder.split()[1], failed.error) == (str(os.getpid()), "broken")
+    with lease(path):
+        pass
+    assert left_behind(path) is None
+
+
+def test_a_load_that_is_killed_leaves_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "kna1.lease"
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.communicate()
+    failed = left_behind(path)
+    assert failed is not None
+    assert f"process {holder.pid} on " in failed.holder
+    assert failed.error is None
