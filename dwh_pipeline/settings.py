@@ -10,6 +10,7 @@ from typing import Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from dwh_pipeline.contracts.health import Limits
 from dwh_pipeline.errors import SettingsError
 
 _PROJECT = Path(__file__).parent.parent
@@ -23,10 +24,13 @@ class Settings(BaseSettings):
     `production`). `jars`: the folder with the Delta jars. `spark_conf`: a file of `spark.*` settings that win over
     ours. `driver_memory`: heap of the driver, in Spark's notation. `fast_start`: let Java compile lightly, so that runs
     of a minute or two are faster and long ones slower (demo and tests). `allow_temporary`: accept a lake inside a
-    temporary folder (tests only). `java_home`: the Java that Spark starts, from JAVA_HOME as everywhere.
+    temporary folder (tests only). `java_home`: the Java that Spark starts, from JAVA_HOME as everywhere. `health`: the
+    limits of the health rules, each `DWH_HEALTH__<FIELD>`.
     """
 
-    model_config = SettingsConfigDict(env_prefix="DWH_", env_file=".env", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="DWH_", env_file=".env", env_nested_delimiter="__", frozen=True, extra="ignore"
+    )
 
     landing: Path = _PROJECT / "data" / "landing"
     lake: Path = _PROJECT / ".lake"
@@ -40,6 +44,7 @@ class Settings(BaseSettings):
     fast_start: bool = False
     allow_temporary: bool = False
     java_home: Path | None = Field(default=None, validation_alias="JAVA_HOME")
+    health: Limits = Limits()
 
     @field_validator("landing", "lake", "checkpoints", "jars", "spark_conf")
     @classmethod
@@ -76,7 +81,7 @@ def load_settings(**options: object) -> Settings:
         return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]).upper()
+        name = "__".join(str(part) for part in first["loc"]).upper()
         setting = name if name == "JAVA_HOME" else f"DWH_{name}"
         raise SettingsError(setting, first["msg"].removeprefix("Value error, ")) from None
 

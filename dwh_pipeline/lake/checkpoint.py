@@ -166,6 +166,18 @@ def last_batches(checkpoint: Path) -> tuple[int | None, int | None]:
     return max(_batches(checkpoint / "offsets"), default=None), max(_batches(checkpoint / "commits"), default=None)
 
 
+def next_version(checkpoint: Path) -> int | None:
+    """The Delta version that a stream from a Delta table reads next; None if it has done nothing yet.
+
+    The offset that Delta's source writes is one line of JSON with `reservoirVersion`.
+    """
+    _, done = last_batches(checkpoint)
+    if done is None:
+        return None
+    lines = (checkpoint / "offsets" / str(done)).read_text(encoding="utf-8").splitlines()
+    return int(json.loads(lines[-1])["reservoirVersion"])
+
+
 def repair(checkpoint: Path, found: tuple[Problem, ...]) -> list[str]:
     """Carry out the repairs; what was done, in words. A new generation makes all others needless."""
     repairs = {problem.repair for problem in found}

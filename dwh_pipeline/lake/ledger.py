@@ -37,6 +37,18 @@ def loaded_rows(
     return {row["_tech_batch_id"]: row["rows_read"] for row in newest.collect()}
 
 
+def newest_load(spark: SparkSession, ledger: str, table: str) -> tuple[str, ...]:
+    """The deliveries of the newest load of a table; none if there was none."""
+    if not catalog.exists(spark, ledger):
+        return ()
+    of_table = spark.table(ledger).where((F.col("table_name") == table) & F.col("_tech_batch_id").isNotNull())
+    newest = of_table.groupBy("load_id").agg(
+        F.max("finished_at").alias("finished_at"), F.collect_set("_tech_batch_id").alias("deliveries")
+    )
+    found = newest.agg(F.max_by("deliveries", "finished_at")).collect()[0][0]
+    return tuple(sorted(found or ()))
+
+
 def record(
     spark: SparkSession,
     ledger: str,

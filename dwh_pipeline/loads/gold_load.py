@@ -83,14 +83,15 @@ def preview(
     return wanted, report
 
 
+def rows_of(spark: SparkSession, catalog_name: str, contract: TableContract) -> DataFrame:
+    """The rows that a gold table has once it is built from what is stored. Nothing is computed."""
+    return _build(contract, lambda other: catalog.read(spark, f"{catalog_name}.{other.qualified_name}"))
+
+
 def _write(spark: SparkSession, catalog_name: str, contract: TableContract) -> LoadReport:
     started_at = datetime.now(UTC)
     table = f"{catalog_name}.{contract.qualified_name}"
-
-    def read(other: TableContract) -> DataFrame:
-        return catalog.read(spark, f"{catalog_name}.{other.qualified_name}")
-
-    written = writes.replace_where_different(spark, table, contract, _build(contract, read))
+    written = writes.replace_where_different(spark, table, contract, rows_of(spark, catalog_name, contract))
     return LoadReport(
         table=contract.qualified_name,
         rows=catalog.read(spark, table).count(),

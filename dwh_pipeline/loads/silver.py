@@ -154,6 +154,14 @@ def plan(
     )
 
 
+def rows_of_everything(
+    spark: SparkSession, delivered: Delivered, currencies: Delivered | None, table: SilverTable
+) -> DataFrame:
+    """The rows that the table has once everything in bronze is loaded. Nothing is computed."""
+    history = history_of(delivered, changes_of(delivered))
+    return table.build(history, _reference(spark, currencies, delivered))
+
+
 def apply(spark: SparkSession, planned: SilverPlan) -> LoadReport:
     """Carry out a plan: quarantine, then the table in one commit, then the ledger.
 

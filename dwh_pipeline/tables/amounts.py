@@ -37,9 +37,7 @@ def applied_decimals(amounts: Amounts) -> Column:
 def shifted(rows: DataFrame, table: SapTable, decimals: DataFrame, amounts: Amounts) -> DataFrame:
     """Rows with every amount of the SAP table in the decimals of `currency`, and `currency_decimals` beside them."""
     money = {field.canonical: field.type for field in table.fields if field.kind is Kind.AMOUNT}
-    joined = rows.join(F.broadcast(decimals), "currency", "left").withColumn(
-        APPLIED_DECIMALS.name, applied_decimals(amounts)
-    )
+    joined = rows.join(decimals, "currency", "left").withColumn(APPLIED_DECIMALS.name, applied_decimals(amounts))
     shift = {
         name: in_own_decimals(F.col(name), F.col(APPLIED_DECIMALS.name), type_=type_) for name, type_ in money.items()
     }
@@ -48,5 +46,5 @@ def shifted(rows: DataFrame, table: SapTable, decimals: DataFrame, amounts: Amou
 
 def stale_keys(stored: DataFrame, keys: tuple[str, ...], decimals: DataFrame, amounts: Amounts) -> DataFrame:
     """Keys of stored rows whose amounts were shifted by other decimals than they would be now."""
-    joined = stored.select(*keys, "currency", APPLIED_DECIMALS.name).join(F.broadcast(decimals), "currency", "left")
+    joined = stored.select(*keys, "currency", APPLIED_DECIMALS.name).join(decimals, "currency", "left")
     return joined.where(~F.col(APPLIED_DECIMALS.name).eqNullSafe(applied_decimals(amounts))).select(*keys)

@@ -8,6 +8,7 @@ from dwh_pipeline.tables import (
     customer,
     dim_customer,
     fct_order_line,
+    health_history,
     ingest_activity,
     load_ledger,
     quarantine,
@@ -24,7 +25,9 @@ OPS: tuple[TableContract, ...] = (
     quarantine.CONTRACT,
     skipped_file.CONTRACT,
     ingest_activity.CONTRACT,
+    health_history.CONTRACT,
 )
 
-# What runs load; the tables of ops are written by those loads, all but ingest_activity, which has a job of its own.
+# What runs load. The tables of ops are written by those loads, but for ingest_activity, which has a job of its own, and
+# health_history, which is written when the health rules are asked.
 LOADED: tuple[TableContract, ...] = (*bronze.CONTRACTS.values(), *(table.contract for table in SILVER), *GOLD)
