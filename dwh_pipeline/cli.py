@@ -1,7 +1,7 @@
 """`dwh`: the warehouse from the command line. Thin: parse, call a load or read a table, show.
 
 Results go to standard output (`--json` for programs), progress and errors to standard error. The exit code is 0, or 1
-with one plain message when something could not be done.
+with one plain message when something could not be done; `dwh health` has codes of its own.
 """
 
 import json
@@ -23,6 +23,7 @@ from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
+from dwh_pipeline import reports
 from dwh_pipeline.contracts.outcomes import LoadReport, Outcome
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.errors import WarehouseError
@@ -30,7 +31,8 @@ from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.checkpoint import MEANINGS
 from dwh_pipeline.lake.landing import read_feeds
 from dwh_pipeline.lake.session import open_session
-from dwh_pipeline.loads import recovery, warehouse
+from dwh_pipeline.loads import health as health_load
+from dwh_pipeline.loads import maintenance, recovery, warehouse
 from dwh_pipeline.loads.place import Place
 from dwh_pipeline.settings import Settings, load_settings
 from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine, registry
@@ -38,11 +40,16 @@ from dwh_pipeline.tables import agg_revenue_month, load_ledger, quarantine, regi
 _AT_MOST = 1000  # rows that a listing takes from Spark; more belong into a query
 
 
-def _place_options(command: Callable[..., None]) -> Callable[..., None]:
+def _lake_options(command: Callable[..., None]) -> Callable[..., None]:
     for name, what in (("--checkpoints", "root of the stream checkpoints"), ("--lake", "root of all tables")):
         command = click.option(
             name, type=click.Path(path_type=Path), help=f"{what} (absolute; else from the settings)"
         )(command)
+    return command
+
+
+def _place_options(command: Callable[..., None]) -> Callable[..., None]:
+    command = _lake_options(command)
     return click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")(command)
 
 
@@ -141,6 +148,71 @@ def recover_stream(
     _out().print(_stream_table(state))
     for line in done or (["nothing to repair"] if apply_ else []):
         _out().print(line)
+
+
+@main.command()
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="write the outcomes as JUnit XML here")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="and as JSON here")
+@click.option("--strict", is_flag=True, help="exit code 1 if anything is a warning")
+@click.option("--rule", "only_rules", multiple=True, help="ask this rule alone (may be given several times)")
+@click.option("--table", "only_tables", multiple=True, help="ask about this table (schema.name) alone")
+@_landing_option
+@_lake_options
+@_plain_errors
+def health(
+    *,
+    junit: Path | None,
+    json_file: Path | None,
+    strict: bool,
+    only_rules: tuple[str, ...],
+    only_tables: tuple[str, ...],
+    landing: Path | None,
+    lake: Path | None,
+    checkpoints: Path | None,
+) -> None:
+    """Ask every health rule and every expectation of every table. Loads nothing.
+
+    Exit code 0; 1 if anything is a WARN and --strict is given; 2 if anything is an ERROR. Outcomes of the health rules
+    are kept in ops.health_history.
+    """
+    checks = health_load.chosen(only_rules, only_tables)
+    settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
+    place = _place(landing, lake, checkpoints)
+    with _progress().status("asking") as status:
+        outcomes = health_load.examine(
+            place, settings.health, checks, tell=lambda name: status.update(f"asking: {name}")
+        )
+        health_load.record(place, outcomes)
+    for file, text in ((junit, reports.as_junit(outcomes, strict=strict)), (json_file, reports.as_json(outcomes))):
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    _out().print(reports.screen(outcomes))
+    _out().print(reports.summary(outcomes), highlight=False)
+    sys.exit(reports.exit_code(outcomes, strict=strict))
+
+
+@main.command()
+@click.option("--apply", "apply_", is_flag=True, help="do what is shown")
+@click.option("--table", "only_tables", multiple=True, help="maintain this table (schema.name) alone")
+@_landing_option
+@_lake_options
+@_plain_errors
+def maintain(
+    only_tables: tuple[str, ...], landing: Path | None, lake: Path | None, checkpoints: Path | None, *, apply_: bool
+) -> None:
+    """Show what would compact, purge and vacuum the tables, and why or why not; do it with --apply. No row changes."""
+    settings = load_settings(landing=landing, lake=lake, checkpoints=checkpoints)
+    place = _place(landing, lake, checkpoints)
+    with _progress().status("looking"):
+        actions = maintenance.plan(place, settings.health, only_tables)
+    _out().print(reports.upkeep(actions))
+    if not apply_:
+        _out().print("Nothing was done; --apply does what is not refused.", highlight=False)
+        return
+    with _progress().status("maintaining"):
+        for line in maintenance.apply(place, settings.health, actions):
+            _out().print(line, highlight=False, soft_wrap=True)
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""What starts runs by itself: a sensor for deliveries and a schedule. Both are off outside of production.
+"""What starts runs by itself: a sensor for deliveries and two schedules. All are off outside of production.
 
 The sensor reads folders and nothing else, so that looking costs no Spark.
 """
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from dwh_pipeline.defs.health import check_health
 from dwh_pipeline.defs.jobs import load_warehouse
 from dwh_pipeline.errors import SettingsError
 from dwh_pipeline.lake.landing import complete_files, read_feeds
@@ -66,4 +67,11 @@ def automation() -> dg.Definitions:
         default_status=dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED,
         description="Load what the sensor did not see, and ask all checks",
     )
-    return dg.Definitions(sensors=[delivery_landed], schedules=[hourly])
+    daily_health = dg.ScheduleDefinition(
+        name="daily_health",
+        job=check_health,
+        cron_schedule="0 5 * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED,
+        description="Ask the health rules of every table, without loading anything",
+    )
+    return dg.Definitions(sensors=[delivery_landed], schedules=[hourly, daily_health])

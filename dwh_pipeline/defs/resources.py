@@ -3,6 +3,7 @@
 import dagster as dg
 from pydantic import PrivateAttr
 
+from dwh_pipeline.contracts.health import Limits
 from dwh_pipeline.lake import catalog
 from dwh_pipeline.lake.session import open_session
 from dwh_pipeline.loads.place import Place
@@ -22,6 +23,10 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             catalog.use_lake(spark, settings.lake)
             self._place = Place(spark, settings.landing, settings.checkpoint_root)
         return self._place
+
+    def limits(self) -> Limits:
+        """The limits of the health rules, from the settings of this process."""
+        return load_settings().health
 
 
 @dg.definitions

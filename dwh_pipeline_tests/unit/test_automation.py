@@ -53,13 +53,13 @@ def test_a_complete_delivery_starts_one_run_with_its_name_as_key(landing: Path) 
 
 @pytest.mark.usefixtures("landing")
 @pytest.mark.parametrize(("environment", "running"), [("local", False), ("ci", False), ("production", True)])
-def test_sensor_and_schedule_run_by_themselves_in_production_alone(
+def test_sensor_and_schedules_run_by_themselves_in_production_alone(
     monkeypatch: pytest.MonkeyPatch, environment: str, running: bool
 ) -> None:
     monkeypatch.setenv("DWH_ENVIRONMENT", environment)
     made = automation.automation()
     statuses = [one.default_status.value for one in (*(made.sensors or ()), *(made.schedules or ()))]
-    assert statuses == ["RUNNING" if running else "STOPPED"] * 2
+    assert statuses == ["RUNNING" if running else "STOPPED"] * 3
 
 
 @pytest.mark.usefixtures("landing")

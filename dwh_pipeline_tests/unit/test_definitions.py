@@ -13,12 +13,13 @@ import dwh_pipeline.defs
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.definitions import defs
 from dwh_pipeline.loads.checks import CHECKS, STREAM_CHECKS
-from dwh_pipeline.tables import ingest_activity
-from dwh_pipeline.tables.registry import LOADED
+from dwh_pipeline.loads.health import HEALTH_CHECKS
+from dwh_pipeline.quality.health import RULES
+from dwh_pipeline.tables.registry import LOADED, OPS
 
 _NOT_CURRENT = (dg.SupersessionWarning, dg.BetaWarning, dg.PreviewWarning)
 _PACKAGE = Path(dwh_pipeline.__file__).parent
-_ASSETS = (*LOADED, ingest_activity.CONTRACT)
+_ASSETS = (*LOADED, *OPS)
 
 every_table = pytest.mark.parametrize("contract", _ASSETS, ids=lambda contract: contract.qualified_name)
 
@@ -39,11 +40,15 @@ def _check_keys() -> set[tuple[str, str]]:
     return {(check.contract.qualified_name, check.name) for check in CHECKS} | of_streams
 
 
+def _rule_keys() -> set[tuple[str, str]]:
+    return {(check.contract.qualified_name, check.rule.name) for check in HEALTH_CHECKS}
+
+
 def test_the_definitions_can_be_loaded(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
 
-def test_there_is_an_asset_for_every_table_that_jobs_load_and_no_other(specs: dict[str, dg.AssetSpec]) -> None:
+def test_there_is_an_asset_for_every_table_and_no_other(specs: dict[str, dg.AssetSpec]) -> None:
     assert sorted(specs) == sorted(contract.qualified_name for contract in _ASSETS)
 
 
@@ -76,7 +81,7 @@ def test_the_columns_of_an_asset_are_those_of_the_contract(
 
 def test_the_checks_are_those_that_guard_the_loads(definitions: dg.Definitions) -> None:
     keys = definitions.resolve_asset_graph().asset_check_keys
-    assert {(".".join(key.asset_key.path), key.name) for key in keys} == _check_keys()
+    assert {(".".join(key.asset_key.path), key.name) for key in keys} == _check_keys() | _rule_keys()
 
 
 def test_integrity_checks_block_and_reports_for_people_do_not(definitions: dg.Definitions) -> None:
@@ -99,6 +104,7 @@ def test_integrity_checks_block_and_reports_for_people_do_not(definitions: dg.De
         "line_has_one_customer_version",
         "fact_has_the_lines_of_silver",
         "header_totals_equal_items",
+        *(rule.name for rule in RULES),
     }
 
 
@@ -112,7 +118,16 @@ def test_the_job_load_warehouse_covers_every_table_of_the_warehouse_and_every_ch
 ) -> None:
     layer = definitions.resolve_job_def("load_warehouse").asset_layer
     assert {".".join(key.path) for key in layer.executable_asset_keys} == {table.qualified_name for table in LOADED}
-    assert {(".".join(key.asset_key.path), key.name) for key in layer.asset_graph.asset_check_keys} == _check_keys()
+    of_loaded = {key for key in _rule_keys() if not key[0].startswith("ops.")}
+    asked = {(".".join(key.asset_key.path), key.name) for key in layer.asset_graph.asset_check_keys}
+    assert asked == _check_keys() | of_loaded
+
+
+def test_the_job_check_health_asks_every_rule_and_loads_nothing(definitions: dg.Definitions) -> None:
+    layer = definitions.resolve_job_def("check_health").asset_layer
+    asked = {(".".join(key.asset_key.path), key.name) for key in layer.asset_graph.asset_check_keys}
+    assert asked == _rule_keys()
+    assert not layer.selected_asset_keys
 
 
 def test_the_job_count_activity_covers_its_one_asset(definitions: dg.Definitions) -> None:
