@@ -220,9 +220,9 @@ def retention_facts(examination: Examination, contract: TableContract) -> Retent
         Need(f"{readers} (DWH_HEALTH__CONSUMER_LAG_DAYS)", limits.consumer_lag_days),
         Need("a replay (DWH_HEALTH__REPLAY_WINDOW_DAYS)", limits.replay_window_days),
     ]
-    for table in SAP_TABLES.values():
+    for table in (table for table in SAP_TABLES.values() if bronze.contract_of(table) == contract):
         path = ingest_activity.checkpoint_of(examination.place, table)
-        version = checkpoint.next_version(path) if bronze.contract_of(table) == contract else None
+        version = checkpoint.next_version(path)
         days = None if version is None else facts.days_since(spark, of.table, version)
         if days is not None:
             needs.append(Need(f"the stream {path.name}, which has yet to read version {version},", days))
@@ -251,8 +251,9 @@ def _answer(examination: Examination, check: HealthCheck) -> HealthOutcome:
         if not catalog.exists(examination.place.spark, examination.place.name(check.contract)):
             return rules.not_there(check.rule, name)
         return check.ask(examination)
-    except (PySparkException, WarehouseError) as error:
-        message = f"the rule cannot be asked: {str(error).splitlines()[0]}"
+    except (PySparkException, WarehouseError, OSError, ValueError) as error:  # a damaged file is one of the last two
+        lines = str(error).splitlines()
+        message = f"the rule cannot be asked: {lines[0] if lines else type(error).__name__}"
         return HealthOutcome(
             check.rule, name, Status.ERROR, message, 0.0, fixes=("find out why the table cannot be read",)
         )
