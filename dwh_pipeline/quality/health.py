@@ -121,7 +121,7 @@ def retention_is_safe(facts: RetentionFacts, _limits: Limits) -> HealthOutcome:
         [] if facts.is_checked else ["Delta's retention check is off, so a VACUUM may remove files of running reads"]
     )
     longest = max((need.days for need in facts.needs), default=0.0)
-    days = max(longest, facts.deleted_file_days if not short else longest)
+    days = max(longest, facts.deleted_file_days)  # never less than now, also where only the log is too short
     set_check = "set spark.databricks.delta.retentionDurationCheck.enabled to true (DWH_SPARK_CONF)"
     raise_it = (
         "raise retention before any VACUUM: ALTER TABLE "
