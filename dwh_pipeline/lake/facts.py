@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ _CHECKSUM = (
 )
 _SMALL = 16 * MIB
 _UNKNOWN = "-1"
+_CANNOT_READ = "[FAILED_READ_FILE"
 _DEFAULT_RETENTION = {
     "delta.deletedFileRetentionDuration": "interval 1 week",
     "delta.logRetentionDuration": "interval 30 days",
@@ -113,7 +115,11 @@ def is_readable(spark: SparkSession, table: str, version: int) -> bool:
     try:
         rows = spark.sql(f"SELECT * FROM {table} VERSION AS OF {version}")  # noqa: S608
         rows.select(F.max(F.xxhash64(rows.columns[0]))).collect()
-    except PySparkException:
+    except PySparkException:  # Delta refuses the version
+        return False
+    except Py4JJavaError as error:  # PySpark does not translate what goes wrong while files are read
+        if _CANNOT_READ not in str(error):
+            raise
         return False
     return True
 
