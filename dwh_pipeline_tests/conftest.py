@@ -28,6 +28,11 @@ _SPARK_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
+    # Hundreds of lakes come and go. What is kept of each table and query (for a page that is off) would fill the heap.
+    "spark.databricks.delta.delta.log.cacheSize": "40",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
 }
 
 
