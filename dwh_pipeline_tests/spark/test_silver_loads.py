@@ -18,7 +18,7 @@ from dwh_pipeline.loads.delivered import read_delivered
 from dwh_pipeline.sap.fields import KNA1, VBAP
 from dwh_pipeline.tables import bronze, customer, load_ledger, quarantine
 from dwh_pipeline_tests.frames import frame_of
-from dwh_pipeline_tests.warehouse import same_rows
+from dwh_pipeline_tests.warehouse import rows_of
 
 CATALOG = "spark_catalog"
 _TECHNICAL = ["change_seq", "change_op", "_tech_batch_id", "_tech_source_file", "_tech_row_number"]
@@ -224,14 +224,14 @@ def test_every_load_of_customers_made_one_commit_at_most(spark: SparkSession, lo
 def test_silver_is_the_same_in_another_order_of_arrival(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
     other = _load(spark, tmp_path / "lake", ("3", "2", "1"))
     for _, table in (CUSTOMER, LINE):
-        assert same_rows(_rows(spark, loaded, table), _rows(spark, other, table))
+        assert rows_of(_rows(spark, loaded, table)) == rows_of(_rows(spark, other, table))
 
 
 def test_loading_and_replaying_again_changes_no_row_and_makes_no_version(
     spark: SparkSession, lake_of_loaded: Path
 ) -> None:
     files = _log_files(lake_of_loaded)
-    before = [_rows(spark, lake_of_loaded, table).localCheckpoint() for _, table in (CUSTOMER, LINE)]
+    before = [rows_of(_rows(spark, lake_of_loaded, table)) for _, table in (CUSTOMER, LINE)]
     assert silver_customer.run(spark, *CUSTOMER).rows_read == 0
     assert silver_sales_order_line.run(spark, *LINE).rows_read == 0
     replays = [silver_customer.run(spark, *CUSTOMER, "1"), silver_sales_order_line.run(spark, *LINE, "1")]
@@ -239,7 +239,7 @@ def test_loading_and_replaying_again_changes_no_row_and_makes_no_version(
     assert not effects & {outcome for report in replays for outcome in report.outcomes}
     assert _log_files(lake_of_loaded) == files
     for (_, table), rows in zip((CUSTOMER, LINE), before, strict=True):
-        assert same_rows(_rows(spark, lake_of_loaded, table), rows)
+        assert rows_of(_rows(spark, lake_of_loaded, table)) == rows
 
 
 def test_a_load_that_crashes_before_its_ledger_comes_out_right_the_next_time(
@@ -255,7 +255,7 @@ def test_a_load_that_crashes_before_its_ledger_comes_out_right_the_next_time(
     report = silver_sales_order_line.run(spark, *LINE)
     assert report.rows_read == sum(len(_line_changes(delivery)) for delivery in _DELIVERIES)
     assert _log_files(lake) == files
-    assert same_rows(_rows(spark, lake, LINE[1]), _rows(spark, loaded, LINE[1]))
+    assert rows_of(_rows(spark, lake, LINE[1])) == rows_of(_rows(spark, loaded, LINE[1]))
 
 
 def _fail(*_args: object, **_options: object) -> None:

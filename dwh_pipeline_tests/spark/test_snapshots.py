@@ -13,7 +13,7 @@ from dwh_pipeline.sap.profiles import DeclaredOrder, snapshot_position
 from dwh_pipeline.tables import currency, customer
 from dwh_pipeline.tables.snapshots import with_absences
 from dwh_pipeline_tests.frames import frame_of
-from dwh_pipeline_tests.warehouse import Warehouse, same_rows, write_landing
+from dwh_pipeline_tests.warehouse import Warehouse, rows_of, write_landing
 
 # Key -> its changes: operation, position, delivery. S and T are full snapshots, taken at 30 and at 50.
 _SNAPSHOTS = (("0030", "S"), ("0050", "T"))
@@ -165,7 +165,7 @@ def test_all_deliveries_at_once_give_the_same_as_the_late_one_after_the_snapshot
 ) -> None:
     at_once = Warehouse(warehouse.spark, tmp_path / "lake", warehouse.landing)
     at_once.step(*_TABLES)
-    assert same_rows(at_once.table(customer.CONTRACT), warehouse.table(customer.CONTRACT))
+    assert rows_of(at_once.table(customer.CONTRACT)) == rows_of(warehouse.table(customer.CONTRACT))
 
 
 def test_a_snapshot_in_several_files_is_taken_in_one_micro_batch(warehouse: Warehouse) -> None:
