@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
-from typing import IO
+from typing import IO, Any
 
 from dwh_pipeline.contracts.health import FailedLoad
 from dwh_pipeline.errors import LeaseHeldError
 
 # `left_behind` holds the lock for a moment too.
 _ATTEMPTS, _SECONDS_BETWEEN = 3, 0.1
+
+_Word = dict[str, Any]  # host, pid and since; error, if a load failed
+_BESIDE = "last_load"  # under this name, work that is no load keeps what the last one said
 
 
 def lease_file(checkpoints: Path, table: str) -> Path:
@@ -29,8 +32,11 @@ def lease_file(checkpoints: Path, table: str) -> Path:
 
 
 @contextmanager
-def lease(path: Path) -> Iterator[None]:
-    """Hold the lease, or fail at once.
+def lease(path: Path, *, is_load: bool = True) -> Iterator[FailedLoad | None]:
+    """Hold the lease, or fail at once. Gives the last load of the table, if it did not come to its end.
+
+    What a failed load left is followed by the word of the next load alone: other work (`is_load` false), such as
+    maintenance, leaves it as it was.
 
     Raises:
         LeaseHeldError: another process, or another run in this one, holds it; names host, process and since when.
@@ -39,34 +45,49 @@ def lease(path: Path) -> Iterator[None]:
     with path.open("a+", encoding="utf-8") as file:
         if not _lock(file):
             raise LeaseHeldError(path.stem, _holder(path))
-        told = {
+        left = _last_load(file)
+        holder: _Word = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
         }
-        _tell(file, told)
+        _tell(file, holder if is_load else {**holder, _BESIDE: left})
+        told = left
         try:
-            yield
+            yield _failed_load(left)
+            told = None if is_load else left
         except BaseException as error:
             lines = str(error).splitlines()
-            _tell(file, {**told, "error": lines[0] if lines else type(error).__name__})
+            if is_load:
+                told = {**holder, "error": lines[0] if lines else type(error).__name__}
             raise
-        file.truncate(0)
+        finally:
+            _tell(file, told)
 
 
 def left_behind(path: Path) -> FailedLoad | None:
-    """The last load of the table, if it did not come to its end; None if it did, or if one is running."""
+    """The last load of the table, if it did not come to its end; None if it did, or if the lease is held."""
     if not path.is_file():
         return None
     with path.open(encoding="utf-8") as file:
-        if not _lock(file):
-            return None
-        text = file.read()
+        return _failed_load(_last_load(file)) if _lock(file) else None
+
+
+def _last_load(file: IO[str]) -> _Word | None:
+    """What the last load said. None: it came to its end, or was killed in the moment it began, having done nothing."""
+    file.seek(0)
     try:
-        told = json.loads(text)
-    except ValueError:  # empty: all is well; cut off: killed in the moment it began, having done nothing
+        word: _Word = json.loads(file.read())
+    except ValueError:
         return None
-    return FailedLoad(f"process {told['pid']} on {told['host']}", told["since"], told.get("error"))
+    last: _Word | None = word.get(_BESIDE, word)
+    return last
+
+
+def _failed_load(word: _Word | None) -> FailedLoad | None:
+    if word is None:
+        return None
+    return FailedLoad(f"process {word['pid']} on {word['host']}", word["since"], word.get("error"))
 
 
 def _lock(file: IO[str]) -> bool:
@@ -80,10 +101,11 @@ def _lock(file: IO[str]) -> bool:
     return False
 
 
-def _tell(file: IO[str], what: dict[str, object]) -> None:
+def _tell(file: IO[str], word: _Word | None) -> None:
     file.truncate(0)
-    json.dump(what, file)
-    file.flush()
+    if word is not None:
+        json.dump(word, file)
+        file.flush()
 
 
 def _holder(path: Path) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from dwh_pipeline.contracts.health import (
     Collect,
     DriverFacts,
+    FailedLoad,
     FileFacts,
     HealthOutcome,
     InputVersion,
@@ -229,10 +230,9 @@ def retention_facts(examination: Examination, contract: TableContract) -> Retent
     return facts.retention_of(spark, contract.qualified_name, of, tuple(needs))
 
 
-def repair_facts(examination: Examination, contract: TableContract) -> RepairFacts:
-    """Facts of `repair_is_ready`: the lease file; after a failed load also log and one column of each input."""
+def repair_facts(examination: Examination, contract: TableContract, failed: FailedLoad | None) -> RepairFacts:
+    """Facts of `repair_is_ready`: after a failed load, log and one column of each input; else nothing is read."""
     place = examination.place
-    failed = left_behind(place.lease_of(contract))
     inputs = []
     if failed is not None:
         since = datetime.fromisoformat(failed.since).replace(tzinfo=UTC)
@@ -348,12 +348,11 @@ def _on_any(contract: TableContract) -> tuple[HealthCheck, ...]:
 
 
 def _on_loaded(contract: TableContract) -> tuple[HealthCheck, ...]:
-    return (
-        *_on_any(contract),
-        HealthCheck(
-            rules.REPAIR_IS_READY, contract, lambda e: rules.repair_is_ready(repair_facts(e, contract), e.limits)
-        ),
-    )
+    def repair(e: Examination) -> HealthOutcome:
+        failed = left_behind(e.place.lease_of(contract))
+        return rules.repair_is_ready(repair_facts(e, contract, failed), e.limits)
+
+    return (*_on_any(contract), HealthCheck(rules.REPAIR_IS_READY, contract, repair))
 
 
 def _on_bronze(table: SapTable) -> tuple[HealthCheck, ...]:

@@ -5,12 +5,12 @@ Readers are not disturbed: Delta keeps the files of a version that is read until
 
 from collections.abc import Iterator
 
-from dwh_pipeline.contracts.health import Limits
+from dwh_pipeline.contracts.health import FailedLoad, Limits
 from dwh_pipeline.contracts.table import TableContract
 from dwh_pipeline.errors import LeaseHeldError, SettingsError
 from dwh_pipeline.lake import catalog, facts
 from dwh_pipeline.lake import maintenance as commands
-from dwh_pipeline.lake.lease import lease
+from dwh_pipeline.lake.lease import lease, left_behind
 from dwh_pipeline.loads import health
 from dwh_pipeline.loads.health import Examination
 from dwh_pipeline.loads.place import Place
@@ -36,7 +36,9 @@ def plan(place: Place, limits: Limits, only_tables: tuple[str, ...] = ()) -> tup
     chosen = [contract for name, contract in _MAINTAINED.items() if not only_tables or name in only_tables]
     examination = Examination(place, limits)
     there = [contract for contract in chosen if catalog.exists(place.spark, place.name(contract))]
-    return tuple(action for contract in there for action in _needed(examination, contract))
+    return tuple(
+        action for contract in there for action in _needed(examination, contract, left_behind(place.lease_of(contract)))
+    )
 
 
 def apply(place: Place, limits: Limits, planned: tuple[Action, ...]) -> Iterator[str]:
@@ -48,8 +50,8 @@ def apply(place: Place, limits: Limits, planned: tuple[Action, ...]) -> Iterator
     for name in dict.fromkeys(action.table for action in planned):
         contract = _MAINTAINED[name]
         try:
-            with lease(place.lease_of(contract)):
-                for action in _needed(Examination(place, limits), contract):
+            with lease(place.lease_of(contract), is_load=False) as failed:
+                for action in _needed(Examination(place, limits), contract, failed):
                     did = f"refused, {action.refused}" if action.refused else _do(place, contract, action.upkeep)
                     yield f"{action.table}: {action.upkeep.value}: {did}"
         except LeaseHeldError as error:
@@ -73,7 +75,7 @@ def _do(place: Place, contract: TableContract, kind: Upkeep) -> str:
             return "files that no kept version uses were removed"
 
 
-def _needed(examination: Examination, contract: TableContract) -> tuple[Action, ...]:
+def _needed(examination: Examination, contract: TableContract, failed: FailedLoad | None) -> tuple[Action, ...]:
     limits, spark = examination.limits, examination.place.spark
     table = examination.place.name(contract)
     files = health.file_facts(examination, contract)
@@ -84,6 +86,6 @@ def _needed(examination: Examination, contract: TableContract) -> tuple[Action, 
         unused_files=commands.unused_files(spark, table),
         small=rules.files_are_not_small(files, limits),
         retention=rules.retention_is_safe(health.retention_facts(examination, contract), limits),
-        repair=rules.repair_is_ready(health.repair_facts(examination, contract), limits) if is_loaded else None,
+        repair=rules.repair_is_ready(health.repair_facts(examination, contract, failed), limits) if is_loaded else None,
         limits=limits,
     )

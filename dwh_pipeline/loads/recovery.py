@@ -67,7 +67,7 @@ def recover(place: Place, feed: Feed, *, new_generation: bool = False) -> list[s
         LeaseHeldError: a run is using the checkpoint.
     """
     path = place.checkpoint_of(feed.sap_table)
-    with lease(place.lease_of(bronze.contract_of(feed.sap_table))):
+    with lease(place.lease_of(bronze.contract_of(feed.sap_table)), is_load=False):
         if new_generation and path.is_dir():
             return [checkpoint.start_new_generation(path)]
         return checkpoint.repair(path, problems_of(place, feed))

@@ -300,8 +300,8 @@ def _run_job(place: Place, *, new_generation: bool) -> dict[str, object]:
         environment.setenv("DWH_LANDING", str(place.landing))
         environment.setenv("DWH_ALLOW_TEMPORARY", "1")
         result = defs().resolve_job_def("count_activity").execute_in_process(run_config=config, instance=instance)
-    (event,) = result.get_asset_materialization_events()
-    return {name: value.value for name, value in event.materialization.metadata.items()}
+    (counted,) = result.asset_materializations_for_node("ops__ingest_activity")
+    return {name: value.value for name, value in counted.metadata.items()}
 
 
 def test_activity_has_a_row_per_five_minutes_and_leaves_out_what_has_no_time(story: Story) -> None:
