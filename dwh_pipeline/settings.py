@@ -3,7 +3,9 @@
 The only reader of the environment. What the settings mean to Spark belongs to `lake.session`.
 """
 
+import math
 import tempfile
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Self
 
@@ -52,6 +54,24 @@ class Settings(BaseSettings):
         if value is not None and not value.expanduser().is_absolute():
             raise ValueError(f"must be an absolute path, not {str(value)!r}")
         return None if value is None else value.expanduser()
+
+    @field_validator("health", mode="before")
+    @classmethod
+    def _known(cls, value: object) -> object:
+        known = [limit.name for limit in fields(Limits)]
+        for name in value if isinstance(value, dict) else ():
+            if name not in known:
+                raise ValueError(f"has no limit {name!r}; choose from {', '.join(known)}")
+        return value
+
+    @field_validator("health")
+    @classmethod
+    def _in_range(cls, value: Limits) -> Limits:
+        for name, number in asdict(value).items():
+            most = 1 if name.endswith("_share") else math.inf
+            if not 0 <= number <= most:
+                raise ValueError(f"{name} must be {'from 0 to 1' if most == 1 else '0 or more'}, not {number:g}")
+        return value
 
     @model_validator(mode="after")
     def _not_temporary(self) -> Self:

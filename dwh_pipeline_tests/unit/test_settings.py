@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from dwh_pipeline.contracts.health import Limits
 from dwh_pipeline.errors import SettingsError
 from dwh_pipeline.settings import Settings, load_settings
 
@@ -86,3 +87,29 @@ def test_settings_do_not_change() -> None:
     settings = load_settings(lake=Path("/srv/lake"))
     with pytest.raises(ValidationError, match="frozen"):
         settings.lake = Path("/srv/other")
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "message"),
+    [
+        ("HOT_KEY_WARN_SHARE", "10", "hot_key_warn_share must be from 0 to 1, not 10"),
+        ("HOT_KEY_WARN_SHARE", "nan", "hot_key_warn_share must be from 0 to 1, not nan"),
+        ("REPLAY_WINDOW_DAYS", "-1", "replay_window_days must be 0 or more, not -1"),
+        ("REPLAY_WINDOW", "7", "has no limit 'replay_window'; choose from .*replay_window_days"),
+        ("HOT_KEY_MIN_ROWS", "many", "valid integer"),
+    ],
+)
+def test_a_limit_that_is_not_known_or_out_of_range_is_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: str, text: str, message: str
+) -> None:
+    monkeypatch.setenv(f"DWH_HEALTH__{limit}", text)
+    with pytest.raises(SettingsError, match=message) as raised:
+        load_settings(allow_temporary=True)
+    assert raised.value.setting.startswith("DWH_HEALTH")
+
+
+def test_limits_are_set_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DWH_HEALTH__HOT_KEY_WARN_SHARE", "1")
+    monkeypatch.setenv("DWH_HEALTH__HOT_KEY_MIN_ROWS", "0")
+    limits = load_settings(allow_temporary=True).health
+    assert limits == Limits(hot_key_warn_share=1.0, hot_key_min_rows=0)
