@@ -3,6 +3,7 @@
 import dagster as dg
 import pydantic
 
+from dwh_pipeline import plots
 from dwh_pipeline.defs.resources import LakeResource
 from dwh_pipeline.defs.tables import OWNERS, POOL, asset_key, column_schema, report_metadata
 from dwh_pipeline.loads import ingest_activity as load
@@ -28,11 +29,17 @@ class ActivityConfig(dg.Config):
     pool=POOL,
 )
 def ingest_activity(config: ActivityConfig, lake: LakeResource) -> dg.MaterializeResult[None]:
-    """Counts, and the plot as Markdown."""
+    """Counts, and their plot."""
     place = lake.place()
     report = load.run(place, new_generation=config.new_generation)
-    plot = dg.MetadataValue.md(load.plot(load.newest(place)))
-    return dg.MaterializeResult(metadata={**report_metadata(report), "activity": plot})
+    return dg.MaterializeResult(metadata={**report_metadata(report), "activity": activity_plot(load.newest(place))})
+
+
+def activity_plot(windows: list[load.Activity]) -> dg.MetadataValue:
+    """The windows as a picture, or in words that there are none."""
+    if not windows:
+        return dg.MetadataValue.md("No change has a time.")
+    return dg.MetadataValue.md(plots.as_markdown(plots.activity(windows), "changes per five minutes (UTC)"))
 
 
 @dg.definitions

@@ -4,11 +4,13 @@ Only translation: rules are in `quality.health`, which table is asked what is in
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import groupby
 
 import dagster as dg
 import pydantic
 
+from dwh_pipeline import plots
 from dwh_pipeline.contracts.health import HealthOutcome, Rule, Status
 from dwh_pipeline.defs.resources import LakeResource
 from dwh_pipeline.defs.tables import OWNERS, POOL, asset_key, column_schema
@@ -16,9 +18,6 @@ from dwh_pipeline.loads import health, maintenance
 from dwh_pipeline.loads.health import HEALTH_CHECKS, HealthCheck, Kept
 from dwh_pipeline.quality.health import RULES
 from dwh_pipeline.tables import health_history, ingest_activity, registry
-
-_BAR_WIDTH = 20
-_MARKS = {Status.HEALTHY: "", Status.NOTED: "noted", Status.WARN: "WARN", Status.ERROR: "ERROR"}
 
 
 def _check_key(check: HealthCheck) -> dg.AssetCheckKey:
@@ -43,9 +42,8 @@ def health_checks(context: dg.AssetCheckExecutionContext, lake: LakeResource) ->
     checks = [check for check in HEALTH_CHECKS if _check_key(check) in selected]
     outcomes = health.examine(place, lake.limits(), checks)
     health.record(place, outcomes)
-    context.op_execution_context.log_event(
-        dg.AssetMaterialization(asset_key(health_history.CONTRACT), metadata=trends(health.newest_history(place)))
-    )
+    shown = trends(health.newest_history(place), datetime.now(UTC))
+    context.op_execution_context.log_event(dg.AssetMaterialization(asset_key(health_history.CONTRACT), metadata=shown))
     for check, outcome in zip(checks, outcomes, strict=True):
         yield check_result(check, outcome)
 
@@ -68,23 +66,26 @@ def check_result(check: HealthCheck, outcome: HealthOutcome) -> dg.AssetCheckRes
     )
 
 
-def trends(kept: Iterable[Kept]) -> dict[str, dg.MetadataValue]:
-    """A plot per rule as Markdown; `kept` in the order of rule, table and time."""
+def trends(kept: Iterable[Kept], until: datetime) -> dict[str, dg.MetadataValue]:
+    """A plot per rule, and in words what is not healthy; `kept` in the order of rule, table and time."""
     by_rule = {name: list(rows) for name, rows in groupby(kept, key=lambda one: one.rule)}
-    return {rule.name: dg.MetadataValue.md(_plot(rule, by_rule[rule.name])) for rule in RULES if rule.name in by_rule}
+    return {
+        rule.name: dg.MetadataValue.md(_trend(rule, by_rule[rule.name], until))
+        for rule in RULES
+        if rule.name in by_rule
+    }
 
 
-def _plot(rule: Rule, kept: list[Kept]) -> str:
-    """A line per examination of each table: when, the number, a bar, and the status if it is not healthy."""
-    most = max(one.measure for one in kept) or 1.0
-    parts = [f"**{rule.name}**: {rule.measure}"]
-    for table, rows in groupby(kept, key=lambda one: one.table):
-        bars = [
-            f"{one.at} {one.measure:>12g} {'█' * round(one.measure / most * _BAR_WIDTH)} {_MARKS[one.status]}".rstrip()
-            for one in rows
-        ]
-        parts.append("\n".join([f"{table}", "", "```text", *bars, "```"]))
-    return "\n\n".join(parts)
+def _trend(rule: Rule, kept: list[Kept], until: datetime) -> str:
+    picture = plots.as_markdown(plots.trend(rule, kept, until), rule.measure)
+    newest = {one.table: one for one in kept}
+    sick = [
+        f"- {one.table}: {one.status.value}, {one.measure:g} since {one.at:%Y-%m-%d %H:%M} UTC"
+        for one in newest.values()
+        if one.status is not Status.HEALTHY
+    ]
+    found = "\n".join(sick) or f"healthy: all {len(newest)} tables"
+    return f"{picture}\n\n{found}"
 
 
 class MaintainConfig(dg.Config):

@@ -92,11 +92,11 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An outcome of the past: when (UTC, to the minute), the status, and the number that the rule is about."""
+    """An outcome of the past: when (UTC, to the second), the status, and the number that the rule is about."""
 
     rule: str
     table: str
-    at: str
+    at: datetime
     status: Status
     measure: float
 
@@ -199,11 +199,14 @@ def newest_history(place: Place) -> list[Kept]:
         catalog.read(place.spark, place.name(health_history.CONTRACT))
         .withColumn("position", F.row_number().over(by_subject))
         .where(F.col("position") <= _NEWEST)
-        .select("rule", "table_name", F.date_format("checked_at", "yyyy-MM-dd HH:mm"), "status", "measure", "position")
+        .select("rule", "table_name", F.unix_seconds("checked_at"), "status", "measure", "position")
         .orderBy("rule", "table_name", F.desc("position"))
         .collect()
     )
-    return [Kept(rule, table, at, Status(status), measure) for rule, table, at, status, measure, _ in rows]
+    return [
+        Kept(rule, table, datetime.fromtimestamp(at, UTC), Status(status), measure)
+        for rule, table, at, status, measure, _ in rows
+    ]
 
 
 def file_facts(examination: Examination, contract: TableContract) -> FileFacts:

@@ -1,14 +1,12 @@
-"""The load of `ops.ingest_activity`: one stateful stream per bronze table, and a plot of what it counted.
+"""The load of `ops.ingest_activity`: one stateful stream per bronze table, and its newest windows.
 
 The counts are the state of the stream, so a run reads only what bronze got since the last one. Every micro-batch writes
 the complete result of its bronze table where it differs: one that comes twice, or a lost checkpoint, doubles nothing.
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -29,7 +27,6 @@ _REPAIR = "put it aside and count all rows anew; nothing doubles"
 _REPAIRED_BY = "job count_activity with new_generation: true"
 _BRONZE_IS_ANOTHER = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
 _NEWEST_WINDOWS = 40
-_BAR_WIDTH = 40
 _log = logging.getLogger(__name__)
 
 
@@ -92,29 +89,6 @@ def newest(place: Place) -> list[Activity]:
     )
     found = (Activity(table, datetime.fromisoformat(start), count) for table, start, count in rows)
     return sorted(found, key=lambda one: (one.source_table, one.window_start))
-
-
-def plot(windows: Iterable[Activity]) -> str:
-    """Markdown: a heading per bronze table, and a bar per window; the busiest window of a table has the longest bar.
-
-    `windows` are in the order in which they are to be shown, those of one table together.
-    """
-    parts = [_chart(table, list(rows)) for table, rows in groupby(windows, key=lambda one: one.source_table)]
-    return "\n\n".join(parts) or "No change has a time."
-
-
-def _chart(table: str, rows: list[Activity]) -> str:
-    most = max(row.row_count for row in rows)
-    digits = len(str(most))
-    bars = [
-        f"{row.window_start:%Y-%m-%d %H:%M} {row.row_count:>{digits}} {'█' * _bar(row.row_count, most)}" for row in rows
-    ]
-    return "\n".join([f"**{table}**, changes per five minutes (UTC)", "", "```text", *bars, "```"])
-
-
-def _bar(count: int, most: int) -> int:
-    """The length of a bar: whole characters as long as they fit, and never none for a window that has rows."""
-    return count if most <= _BAR_WIDTH else max(1, round(count * _BAR_WIDTH / most))
 
 
 def _has_rows(place: Place, table: SapTable) -> bool:

@@ -209,8 +209,9 @@ def test_the_job_check_health_says_the_same_on_the_page_and_loads_nothing(
         for name, entry in event.step_materialization_data.materialization.metadata.items()
     }
     assert plots.keys() == {rule.name for rule in RULES}
-    assert "WARN" in plots["files_are_not_small"]
-    assert "ops.skipped_file" in plots["files_are_not_small"]
+    picture, _, found = plots["files_are_not_small"].partition("\n\n")
+    assert picture.startswith("![data files](data:image/png;base64,")
+    assert "- ops.skipped_file: warn, 40 since " in found
     assert warehouse.versions() == versions
 
 

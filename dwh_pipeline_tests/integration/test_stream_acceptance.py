@@ -363,9 +363,4 @@ def test_after_the_repair_the_table_has_the_windows_of_the_new_bronze_alone(stor
 
 def test_the_job_shows_what_it_did_and_the_plot(story: Story) -> None:
     assert (story.shown["dagster/row_count"], story.shown["rows_read"]) == (3, 8)
-    lines = str(story.shown["activity"]).splitlines()
-    assert [line for line in lines if line.startswith("2026")] == [
-        "2026-04-01 10:00 5 █████",
-        "2026-04-01 10:00 2 ██",
-        "2026-04-01 10:05 1 █",
-    ]
+    assert str(story.shown["activity"]).startswith("![changes per five minutes (UTC)](data:image/png;base64,")
