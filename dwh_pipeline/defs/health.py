@@ -50,6 +50,7 @@ def health_checks(context: dg.AssetCheckExecutionContext, lake: LakeResource) ->
 
 def check_result(check: HealthCheck, outcome: HealthOutcome) -> dg.AssetCheckResult:
     """An outcome as Dagster shows it. Noted things pass; what they are is in the metadata."""
+    to_do = "\n".join(f"{n}. {fix}" for n, fix in enumerate(outcome.fixes, start=1))
     return dg.AssetCheckResult(
         asset_key=asset_key(check.contract),
         check_name=check.rule.name,
@@ -58,10 +59,10 @@ def check_result(check: HealthCheck, outcome: HealthOutcome) -> dg.AssetCheckRes
         description=outcome.message,
         metadata={
             "status": outcome.status.value,
-            "what to do": dg.MetadataValue.md("\n".join(f"{n}. {fix}" for n, fix in enumerate(outcome.fixes, start=1))),
+            **({"what to do": dg.MetadataValue.md(to_do)} if outcome.fixes else {}),
             "measure": dg.MetadataValue.float(outcome.measure),
             **dict(outcome.measures),
-            "samples": dg.MetadataValue.json(list(outcome.samples)),
+            **({"samples": dg.MetadataValue.json(list(outcome.samples))} if outcome.samples else {}),
         },
     )
 
