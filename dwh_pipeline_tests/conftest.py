@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from dwh_pipeline.lake.catalog import LAKE_ROOT, use_lake
 from dwh_pipeline.lake.session import open_session
 from dwh_pipeline.settings import load_settings
+from dwh_pipeline_tests.landings import SMALL_LANDING
+from dwh_pipeline_tests.warehouse import Warehouse, write_landing
 
 _TESTS = Path(__file__).parent
 _TIERS = ("unit", "spark", "integration", "golden")
@@ -97,6 +99,15 @@ def _lake(spark: SparkSession, root: Path) -> Iterator[Path]:
     yield root
     if before is not None:
         use_lake(spark, Path(before))
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Warehouse:
+    """A warehouse that has loaded `SMALL_LANDING`, only to be read; `copy` gives one that may be changed."""
+    root = tmp_path_factory.mktemp("small")
+    loaded = Warehouse(spark, root / "lake", write_landing(root / "landing", SMALL_LANDING))
+    loaded.load()
+    return loaded
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """What integration tests build on: a landing area, a loaded warehouse, and what it looks like. No test here."""
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,11 @@ class Warehouse:
     def place(self) -> Place:
         catalog.use_lake(self.spark, self.lake)
         return Place(self.spark, self.landing, self.lake / "_checkpoints")
+
+    def copy(self, root: Path) -> "Warehouse":
+        """The same lake and landing area below `root`, to be changed."""
+        lake, landing = (shutil.copytree(folder, root / folder.name) for folder in (self.lake, self.landing))
+        return Warehouse(self.spark, lake, landing)
 
     def load(self) -> dict[str, LoadReport]:
         """Load everything that is new; reports by table."""

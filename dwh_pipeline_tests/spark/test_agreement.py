@@ -26,7 +26,7 @@ from dwh_pipeline.quality.expectations import (
 from dwh_pipeline.tables import customer, dim_customer
 from dwh_pipeline.tables.scd2 import DAWN
 from dwh_pipeline_tests.frames import frame_of
-from dwh_pipeline_tests.landings import CUSTOMER_COLUMNS, SMALL_LANDING
+from dwh_pipeline_tests.landings import CUSTOMER_COLUMNS
 from dwh_pipeline_tests.warehouse import Warehouse, write_landing
 
 _START = datetime(2026, 4, 1, tzinfo=UTC)
@@ -335,12 +335,12 @@ _SPOILED: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def test_what_agrees_in_a_loaded_warehouse_is_seen_to_disagree_once_it_is_spoiled(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, small: Warehouse, tmp_path: Path
 ) -> None:
-    landing = write_landing(tmp_path / "landing", {**SMALL_LANDING, **_MORE_CUSTOMERS})
-    small = Warehouse(spark, tmp_path / "lake", landing)
-    small.load()
-    current = small.table(customer.CONTRACT).where("_tech_is_current").select("customer_id")
+    loaded = small.copy(tmp_path)
+    write_landing(loaded.landing, _MORE_CUSTOMERS)
+    loaded.load()
+    current = loaded.table(customer.CONTRACT).where("_tech_is_current").select("customer_id")
     assert sorted(row["customer_id"][-1] for row in current.collect()) == ["1", "2", "3", "4"]
 
     def ask(names: Iterable[str] = _SPOILED) -> dict[str, Finding]:
@@ -359,13 +359,13 @@ def test_what_agrees_in_a_loaded_warehouse_is_seen_to_disagree_once_it_is_spoile
         assert json.loads(finding.samples[0]).items() >= _SPOILED[name][1].items(), name
 
     # What a delivery that is not loaded touches (10001) is left out, what it does not touch is not.
-    write_landing(landing, _PENDING)
-    small.step("bronze.sap_kna1")
+    write_landing(loaded.landing, _PENDING)
+    loaded.step("bronze.sap_kna1")
     found = ask((_OPEN, _GAP))
     assert _found(found[_OPEN], "customer_id") == {("0000010002",)}
     assert found[_GAP].passed
-    write_landing(landing, _PENDING_SNAPSHOT)
-    small.step("bronze.sap_kna1")
+    write_landing(loaded.landing, _PENDING_SNAPSHOT)
+    loaded.step("bronze.sap_kna1")
     assert all(finding.passed for finding in ask((_OPEN, _GAP)).values())
 
 
