@@ -38,7 +38,7 @@ from dwh_pipeline.lake.facts import TableDetail
 from dwh_pipeline.lake.lease import left_behind
 from dwh_pipeline.loads import gold_load, ingest_activity, recovery, silver
 from dwh_pipeline.loads.checks import CHECKS, STREAM_CHECKS, Check, Severity, StreamCheck
-from dwh_pipeline.loads.delivered import changes_of, read_delivered
+from dwh_pipeline.loads.delivered import Delivered, changes_of, read_delivered
 from dwh_pipeline.loads.place import Place
 from dwh_pipeline.quality import health as rules
 from dwh_pipeline.quality.expectations import Finding
@@ -77,6 +77,7 @@ class Examination:
     place: Place
     limits: Limits
     _details: dict[str, TableDetail] = field(default_factory=dict)
+    _delivered: dict[str, Delivered] = field(default_factory=dict)
 
     def detail(self, contract: TableContract) -> TableDetail:
         """What Delta tells of a table."""
@@ -84,6 +85,13 @@ class Examination:
         if name not in self._details:
             self._details[name] = facts.detail(self.place.spark, self.place.name(contract))
         return self._details[name]
+
+    def delivered(self, table: SapTable) -> Delivered:
+        """What its bronze table holds of an SAP table."""
+        if table.name not in self._delivered:
+            source = self.place.name(bronze.contract_of(table))
+            self._delivered[table.name] = read_delivered(self.place.spark, source, table)
+        return self._delivered[table.name]
 
     def rows(self, qualified_name: str) -> DataFrame:
         """The rows of a table."""
@@ -288,9 +296,7 @@ def _bronze_key(table: SapTable, rows: DataFrame) -> KeyUse:
 
 def _merge_source_facts(examination: Examination, table: SilverTable) -> MergeSourceFacts:
     """One aggregation over the batch by key and change."""
-    place = examination.place
-    source = bronze.contract_of(table.source)
-    delivered = read_delivered(place.spark, place.name(source), table.source)
+    place, delivered = examination.place, examination.delivered(table.source)
     loaded = silver.loaded_rows(place.spark, delivered, place.name(table.contract), table)
     pending = delivered.not_loaded(loaded)
     name = table.contract.qualified_name
@@ -299,7 +305,7 @@ def _merge_source_facts(examination: Examination, table: SilverTable) -> MergeSo
     changes = changes_of(delivered, rows).where("reason IS NULL").withColumn("rank", operation_rank())
     count, keys, repeats, conflicting, samples = facts.repeats_of(changes, table.keys)
     return MergeSourceFacts(
-        table=source.qualified_name,
+        table=bronze.contract_of(table.source).qualified_name,
         target=name,
         is_pending=bool(pending),
         deliveries=len(batch),
@@ -322,7 +328,7 @@ def _stream_facts(examination: Examination, table: SapTable) -> StreamFacts:
 
 
 def _driver_facts(
-    examination: Examination, contract: TableContract, frame: DataFrame | None, collects: tuple[Collect, ...]
+    examination: Examination, contract: TableContract, frame: DataFrame | None, *collects: Collect
 ) -> DriverFacts:
     """The plan of a build, which is not run."""
     memory, max_result, threshold = facts.driver_limits(examination.place.spark)
@@ -330,9 +336,8 @@ def _driver_facts(
     return DriverFacts(contract.qualified_name, broadcasts, collects, memory, max_result, threshold)
 
 
-def _collects(examination: Examination, source: TableContract, column: str, what: str) -> tuple[Collect, ...]:
-    found = examination.rows(source.qualified_name).agg(F.count_distinct(column)).collect()[0][0]
-    return (Collect(f"{found} {what}", found * _DELIVERY_BYTES),)
+def _collect(count: int, what: str) -> Collect:
+    return Collect(f"{count} {what}", count * _DELIVERY_BYTES)
 
 
 def _on_any(contract: TableContract) -> tuple[HealthCheck, ...]:
@@ -368,8 +373,8 @@ def _on_bronze(table: SapTable) -> tuple[HealthCheck, ...]:
         return rules.no_key_is_hot(_key_facts(e, contract, use), e.limits)
 
     def driver(e: Examination) -> HealthOutcome:
-        collects = _collects(e, contract, "_tech_source_file", "paths of files")
-        return rules.driver_is_safe(_driver_facts(e, contract, None, collects), e.limits)
+        files = e.rows(contract.qualified_name).agg(F.count_distinct("_tech_source_file")).collect()[0][0]
+        return rules.driver_is_safe(_driver_facts(e, contract, None, _collect(files, "paths of files")), e.limits)
 
     return (
         *_on_loaded(contract),
@@ -385,12 +390,11 @@ def _on_silver(table: SilverTable) -> tuple[HealthCheck, ...]:
     contract, source = table.contract, bronze.contract_of(table.source)
 
     def driver(e: Examination) -> HealthOutcome:
-        name = e.place.name(source)
-        delivered = read_delivered(e.place.spark, name, table.source)
-        currencies = silver.currencies_beside(e.place.spark, name, table)
+        delivered = e.delivered(table.source)
+        currencies = silver.currencies_beside(e.place.spark, delivered.source, table)
         frame = silver.rows_of_everything(e.place.spark, delivered, currencies, table)
-        collects = _collects(e, source, "_tech_batch_id", "deliveries with their counts")
-        return rules.driver_is_safe(_driver_facts(e, contract, frame, collects), e.limits)
+        collect = _collect(len(delivered.held), "deliveries with their counts")
+        return rules.driver_is_safe(_driver_facts(e, contract, frame, collect), e.limits)
 
     return (
         *_on_loaded(contract),
@@ -407,7 +411,7 @@ def _on_silver(table: SilverTable) -> tuple[HealthCheck, ...]:
 def _on_gold(contract: TableContract) -> tuple[HealthCheck, ...]:
     def driver(e: Examination) -> HealthOutcome:
         frame = gold_load.rows_of(e.place.spark, e.place.catalog, contract)
-        return rules.driver_is_safe(_driver_facts(e, contract, frame, ()), e.limits)
+        return rules.driver_is_safe(_driver_facts(e, contract, frame), e.limits)
 
     return (*_on_loaded(contract), *_key_check(contract), HealthCheck(rules.DRIVER_IS_SAFE, contract, driver))
 

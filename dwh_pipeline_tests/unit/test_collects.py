@@ -38,7 +38,7 @@ BOUNDED = {
     "loads/delivered.py::delivered_of": "one row per delivery; measured by driver_is_safe",
     "loads/health.py::_last_kept": "one row per rule and table",
     "loads/health.py::newest_history": "at most _NEWEST rows per rule and table",
-    "loads/health.py::_collects": "one aggregate",
+    "loads/health.py::driver": "one aggregate",
     "loads/ingest_activity.py::newest": "at most _NEWEST_WINDOWS rows per table",
     "loads/intake.py::_same_content": "one row per file of the micro-batch",
     "loads/intake.py::_look_at": "one row per file of the micro-batch",
