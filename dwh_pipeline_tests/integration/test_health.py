@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dwh_pipeline.cli import main
 from dwh_pipeline.definitions import defs
-from dwh_pipeline.lake import catalog
+from dwh_pipeline.lake import catalog, facts
 from dwh_pipeline.lake.lease import lease
 from dwh_pipeline.loads import gold_load
 from dwh_pipeline.quality.health import RULES
@@ -218,6 +218,7 @@ def test_maintenance_changes_no_row_refuses_what_is_needed_and_is_done_once(ware
     rows = {contract.qualified_name: warehouse.table(contract).collect() for contract in looked_at}
     # Some rows written anew as they were: the old ones stay in their files, marked as deleted.
     spark.sql(f"UPDATE {name} SET quantity = quantity WHERE line_number = '000010'")  # noqa: S608
+    read_meanwhile = warehouse.versions()[sales_order_line.CONTRACT.qualified_name]
     shown = CliRunner().invoke(main, ["maintain"]).output
     assert "ops.skipped_file" in shown
     assert "silver.sales_order_line" in shown
@@ -233,6 +234,7 @@ def test_maintenance_changes_no_row_refuses_what_is_needed_and_is_done_once(ware
     assert "silver.sales_order_line: left alone" in done
     done = CliRunner().invoke(main, ["maintain", "--apply", "--table", "silver.sales_order_line"]).output
     assert "PURGE" in done
+    assert facts.is_readable(spark, name, read_meanwhile)
     for contract in looked_at:
         assert sorted(map(str, warehouse.table(contract).collect())) == sorted(map(str, rows[contract.qualified_name]))
     again = CliRunner().invoke(main, ["maintain", "--table", "silver.sales_order_line"]).output
