@@ -26,8 +26,12 @@ class Repair(StrEnum):
     """What makes a damaged checkpoint usable again."""
 
     REMOVE_OFFSET = "remove the last offset, which was never committed"
-    REMOVE_COMMIT = "remove the last commit; its micro-batch comes again, and what bronze holds is dropped"
-    NEW_GENERATION = "start a new checkpoint and keep the old one beside it; what bronze holds is dropped"
+    REMOVE_COMMIT = (
+        "remove the last commit; its micro-batch comes again, and a file that bronze holds is not appended again"
+    )
+    NEW_GENERATION = (
+        "start a new checkpoint and keep the old one beside it; a file that bronze holds is not appended again"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def _run(
     remove_orphaned_checksums(source.checkpoint)
     if not source.checkpoint.exists() and not is_first:
         _log.warning(
-            "%s: there is no checkpoint, so every file is listed again; what bronze holds is dropped", feed.name
+            "%s: there is no checkpoint, so every file is listed again; a file that bronze holds is not appended again",
+            feed.name,
         )
     failed: list[Exception] = []
 
