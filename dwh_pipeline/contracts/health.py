@@ -155,7 +155,8 @@ class MergeSourceFacts:
     """The batch that a MERGE into `target` takes from a bronze table, before it is reduced to one row per key.
 
     `is_pending`: it is not loaded yet; otherwise it is what was loaded last. `repeats` counts rows that are in it
-    already, `conflicting` changes (key, `change_seq` and kind of operation) that have several contents.
+    already (key, order that the source tells, kind of operation and content), `conflicting` changes (key, `change_seq`
+    and kind of operation) that have several contents.
     """
 
     table: str

@@ -173,26 +173,35 @@ def why_not_split(spark: SparkSession, use: KeyUse, table_bytes: int) -> str | N
 
 
 def repeats_of(changes: DataFrame, keys: tuple[str, ...]) -> tuple[int, int, int, int, tuple[str, ...]]:
-    """Changes (`change_seq`, `rank`, `_tech_row_hash`) of a batch before it is reduced to one row per key.
+    """Changes of a batch before it is reduced to one row per key.
 
-    Gives rows, keys, rows that are in it already, changes with several contents, and up to `SAMPLES` keys, conflicts
-    first. One aggregation, and one more if there is anything to name.
+    They have `change_seq`, `rank`, `_tech_row_hash`, and `own_order`: that of the source, so that a row that comes
+    twice in a file is a repeat. Gives rows, keys, rows that are in it already, changes with several contents, and up to
+    `SAMPLES` keys, conflicts first. One aggregation, and one more if there is anything to name.
     """
-    change = (*keys, "change_seq", "rank")
-    contents = changes.groupBy(*change, "_tech_row_hash").count()
-    per_change = contents.groupBy(*change).agg(F.sum("count").alias("rows"), F.count("*").alias("contents"))
-    repeats, conflicts = F.col("rows") - F.col("contents"), (F.col("contents") > 1).cast("int")
+    change = (*keys, "own_order", "rank")
+    content = F.coalesce("_tech_row_hash", F.lit("")).alias("content")  # a deletion has none
+    contents = changes.groupBy(*change, "change_seq", content).count()
+    per_change = contents.groupBy(*change).agg(
+        F.min("change_seq").alias("change_seq"),
+        F.sum("count").alias("rows"),
+        F.count_distinct("content").alias("contents"),
+        # The place in a file decides between contents; at one change_seq nothing does.
+        (F.count("*") > F.count_distinct("change_seq")).cast("int").alias("is_conflict"),
+    )
+    repeats = F.col("rows") - F.col("contents")
     found = per_change.agg(
         F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),
         F.count_distinct(*keys).alias("keys"),
         F.coalesce(F.sum(repeats), F.lit(0)).alias("repeats"),
-        F.coalesce(F.sum(conflicts), F.lit(0)).alias("conflicts"),
+        F.coalesce(F.sum("is_conflict"), F.lit(0)).alias("conflicts"),
     ).collect()[0]
     samples: tuple[str, ...] = ()
     if found["repeats"] or found["conflicts"]:
-        named = per_change.where((repeats > 0) | (conflicts > 0)).orderBy(F.desc("contents"), *change).limit(SAMPLES)
+        named = per_change.where((repeats > 0) | (F.col("is_conflict") > 0))
+        first = named.orderBy(F.desc("is_conflict"), F.desc("contents"), *change).limit(SAMPLES)
         samples = tuple(
-            row[0] for row in named.select(F.to_json(F.struct(*keys, "change_seq", "contents", "rows"))).collect()
+            row[0] for row in first.select(F.to_json(F.struct(*keys, "change_seq", "contents", "rows"))).collect()
         )
     return found["rows"], found["keys"], found["repeats"], found["conflicts"], samples
 

@@ -44,6 +44,7 @@ from dwh_pipeline.quality import health as rules
 from dwh_pipeline.quality.expectations import Finding
 from dwh_pipeline.sap.fields import SAP_TABLES, SapTable
 from dwh_pipeline.sap.operations import operation_rank
+from dwh_pipeline.sap.profiles import own_order
 from dwh_pipeline.tables import bronze, dim_customer, health_history, load_ledger, registry
 from dwh_pipeline.tables.silver import SilverTable
 
@@ -302,7 +303,8 @@ def _merge_source_facts(examination: Examination, table: SilverTable) -> MergeSo
     name = table.contract.qualified_name
     batch = pending or ledger.newest_load(place.spark, place.name(load_ledger.CONTRACT), name)
     rows = delivered.rows.where(F.col("_tech_batch_id").isin(list(batch)))
-    changes = changes_of(delivered, rows).where("reason IS NULL").withColumn("rank", operation_rank())
+    changes = changes_of(delivered, rows).where("reason IS NULL")
+    changes = changes.withColumns({"rank": operation_rank(), "own_order": own_order(F.col("change_seq"))})
     count, keys, repeats, conflicting, samples = facts.repeats_of(changes, table.keys)
     return MergeSourceFacts(
         table=bronze.contract_of(table.source).qualified_name,

@@ -88,7 +88,7 @@ def files_are_not_small(facts: FileFacts, limits: Limits) -> HealthOutcome:
         rule=FILES_ARE_NOT_SMALL,
         table=facts.table,
         status=status,
-        message=f"{facts.files} files, {in_words(facts.bytes)}, {in_words(average)} on average{share}",
+        message=f"{_number(facts.files, 'file')}, {in_words(facts.bytes)}, {in_words(average)} on average{share}",
         measure=float(facts.files),
         measures={
             "files": facts.files,
@@ -205,8 +205,9 @@ def merge_source_has_one_row_per_key(facts: MergeSourceFacts, _limits: Limits) -
     status = Status.WARN if facts.conflicting else Status.NOTED if facts.repeats else Status.HEALTHY
     batch = "pending" if facts.is_pending else "loaded last"
     message = (
-        f"{facts.deliveries} deliveries {batch} for {facts.target}: {facts.rows} rows of {facts.keys} keys, "
-        f"{facts.repeats} exact repeats, {facts.conflicting} conflicting changes"
+        f"{_number(facts.deliveries, 'delivery', 'deliveries')} {batch} for {facts.target}: "
+        f"{_number(facts.rows, 'row')} of {_number(facts.keys, 'key')}, {_number(facts.repeats, 'exact repeat')}, "
+        f"{_number(facts.conflicting, 'conflicting change')}"
         if facts.deliveries
         else f"nothing has been delivered for {facts.target}"
     )
@@ -366,6 +367,11 @@ def in_words(size: float) -> str:
     while size >= 1024 and unit < len(_UNITS) - 1:  # noqa: PLR2004
         size, unit = size / 1024, unit + 1
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _number(count: int, one: str, many: str | None = None) -> str:
+    """A number and what it counts, as people write it."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def _whole(days: float) -> int:

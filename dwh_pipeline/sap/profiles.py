@@ -102,6 +102,12 @@ def change_time(change_seq: Column) -> Column:
     return F.try_to_timestamp(F.concat(second, F.lit("."), micros), F.lit(TIME_PATTERN))
 
 
+def own_order(change_seq: Column) -> Column:
+    """What the source itself says of the order: `change_seq` without the place in the file, where that is a part."""
+    width = _TIMED_WIDTH + _POSITION_WIDTH
+    return F.when(F.length(change_seq) == width, F.substring(change_seq, 1, _TIMED_WIDTH)).otherwise(change_seq)
+
+
 def delivery_time(delivery: str) -> str:
     """The time in a delivery id such as `20260401T0600`, as 14 digits; '' if it holds none."""
     found = re.search(_DELIVERED_DATE + _DELIVERED_TIME, delivery)

@@ -1,6 +1,6 @@
 """Facts for the health rules, read from real Delta tables, frames and plans."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import sleep
@@ -106,36 +106,43 @@ def test_a_key_is_unique_in_its_dimension_or_not(spark: SparkSession, customers:
     assert found.dimension_is_unique is is_unique
 
 
+def _changes(spark: SparkSession, rows: Sequence[tuple[str, int, int, str | None]]) -> DataFrame:
+    """Changes whose tens in `change_seq` are the order that the source tells, and the rest their place in a file."""
+    return frame_of(spark, _CHANGE, rows).withColumn("own_order", F.floor(F.col("change_seq") / 10))
+
+
 def test_exact_repeats_are_told_from_conflicts(spark: SparkSession) -> None:
-    changes = frame_of(
+    changes = _changes(
         spark,
-        _CHANGE,
         [
-            ("once", 1, 0, "a"),
-            ("repeated", 1, 0, "a"),
-            ("repeated", 1, 0, "a"),
-            ("repeated", 1, 0, "a"),
-            ("conflict", 1, 0, "a"),
-            ("conflict", 1, 0, "b"),
-            ("changed", 1, 0, "a"),
-            ("changed", 2, 0, "b"),
-            ("deleted too", 1, 0, "a"),
-            ("deleted too", 1, 2, "b"),
+            ("once", 10, 0, "a"),
+            ("repeated", 10, 0, "a"),
+            ("repeated", 10, 0, "a"),
+            ("repeated", 11, 0, "a"),
+            ("conflict", 10, 0, "a"),
+            ("conflict", 10, 0, "b"),
+            ("changed", 10, 0, "a"),
+            ("changed", 20, 0, "b"),
+            ("changed", 30, 0, "a"),
+            ("ordered by place", 10, 0, "a"),
+            ("ordered by place", 11, 0, "b"),
+            ("deleted too", 10, 0, "a"),
+            ("deleted too", 10, 2, None),
         ],
     )
     rows, keys, repeats, conflicts, samples = facts.repeats_of(changes, ("order_id",))
-    assert [rows, keys, repeats, conflicts] == [10, 5, 2, 1]
+    assert [rows, keys, repeats, conflicts] == [13, 6, 2, 1]
     assert ['"conflict"' in samples[0], '"repeated"' in samples[1], len(samples)] == [True, True, 2]
 
 
 def test_at_most_20_keys_are_named(spark: SparkSession) -> None:
-    changes = frame_of(spark, _CHANGE, [(str(key), 1, 0, "a") for key in range(SAMPLES + 5)] * 2)
+    changes = _changes(spark, [(str(key), 1, 0, "a") for key in range(SAMPLES + 5)] * 2)
     _, keys, repeats, _, samples = facts.repeats_of(changes, ("order_id",))
     assert [keys, repeats, len(samples)] == [SAMPLES + 5, SAMPLES + 5, SAMPLES]
 
 
 def test_a_batch_without_rows_repeats_nothing(spark: SparkSession) -> None:
-    assert facts.repeats_of(frame_of(spark, _CHANGE, []), ("order_id",)) == (0, 0, 0, 0, ())
+    assert facts.repeats_of(_changes(spark, []), ("order_id",)) == (0, 0, 0, 0, ())
 
 
 @pytest.mark.parametrize(

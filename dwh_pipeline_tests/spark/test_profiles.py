@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from dwh_pipeline.sap.profiles import PROFILES, DeclaredOrder, Profile, change_time, operation
+from dwh_pipeline.sap.profiles import PROFILES, DeclaredOrder, Profile, change_time, operation, own_order
 from dwh_pipeline_tests.frames import frame_of
 
 LOCATION = {"_tech_batch_id": "0001", "_tech_source_file": "orders/0001/part-1.csv", "_tech_row_number": "1"}
@@ -63,7 +63,7 @@ def changes(
     sequence: str | None = None,
     restarts: bool = False,
 ) -> list[Row]:
-    """`op`, `seq` and `at` (UTC, as text) of delivered rows, in their order; found in one place unless they say so."""
+    """`op`, `seq`, `at` (UTC, as text) and `own` order of delivered rows, in turn; in one place unless they say so."""
     names = list(dict.fromkeys([*LOCATION, *profile.own_columns, *(sequence or "").split(), "position"]))
     placed = [{**LOCATION, **row, "position": str(position)} for position, row in enumerate(rows)]
     seq = profile.change_seq(DeclaredOrder(sequence, restarts))
@@ -73,6 +73,7 @@ def changes(
             operation(profile).alias("op"),
             seq.alias("seq"),
             change_time(seq).cast("string").alias("at"),
+            own_order(seq).alias("own"),
             F.col("position").cast("int").alias("position"),
         )
         .orderBy("position")
@@ -364,3 +365,33 @@ def test_the_time_of_a_change_is_read_from_its_place(
     sequence = None if profile in CHANGE else column
     found = changes(spark, PROFILES[profile], [*rows, *initial], sequence=sequence)
     assert [row["at"] for row in found] == [*times.values(), *(None for _ in initial)]
+
+
+@pytest.mark.parametrize("name", CHANGE)
+def test_the_own_order_of_a_change_is_told_by_its_values_and_not_by_its_place(spark: SparkSession, name: str) -> None:
+    rows = [row for row in (CHANGE[name], INITIAL.get(name)) if row is not None]
+    elsewhere: dict[str, str | None] = {
+        "_tech_batch_id": "0002",
+        "_tech_source_file": "orders/0002/part-2.csv",
+        "_tech_row_number": "7",
+    }
+    found = changes(spark, PROFILES[name], [*rows, *(row | elsewhere for row in rows)])
+    here, there = ([row["own"] for row in found[n : n + len(rows)]] for n in (0, len(rows)))
+    assert here == there
+    assert len(set(here)) == len(rows)
+    if PROFILES[name].order_is_in_rows:
+        assert here == [row["seq"] for row in found[: len(rows)]]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_declared_sequence_is_the_own_order(spark: SparkSession, restarts: bool) -> None:
+    rows = [{"SEQ": "1"}, {"SEQ": "2"}]
+    found = changes(spark, PROFILES["plain"], rows, sequence="SEQ", restarts=restarts)
+    assert [row["own"] for row in found] == [row["seq"] for row in found]
+
+
+def test_without_any_order_in_the_rows_the_own_order_is_the_time_of_the_delivery(spark: SparkSession) -> None:
+    dated = {"_tech_batch_id": "delta/20260401"}
+    found = changes(spark, PROFILES["plain"], [dated, dated | {"_tech_row_number": "2"}])
+    assert found[0]["seq"] < found[1]["seq"]
+    assert [row["own"].rstrip("0").lstrip("0") for row in found] == ["20260401", "20260401"]

@@ -260,7 +260,7 @@ def test_a_conflict_is_answered_with_the_total_order_before_the_source_is_asked(
 
 
 def test_a_batch_is_said_to_be_pending_or_loaded_or_not_there() -> None:
-    assert "1 deliveries pending" in merge_source_has_one_row_per_key(_BATCH, _LIMITS).message
+    assert "1 delivery pending" in merge_source_has_one_row_per_key(_BATCH, _LIMITS).message
     assert "loaded last" in merge_source_has_one_row_per_key(replace(_BATCH, is_pending=False), _LIMITS).message
     nothing = merge_source_has_one_row_per_key(replace(_BATCH, deliveries=0, rows=0, keys=0), _LIMITS)
     assert nothing.status is _HEALTHY
