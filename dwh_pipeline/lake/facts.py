@@ -183,7 +183,6 @@ def repeats_of(changes: DataFrame, keys: tuple[str, ...]) -> tuple[int, int, int
     content = F.coalesce("_tech_row_hash", F.lit("")).alias("content")  # a deletion has none
     contents = changes.groupBy(*change, "change_seq", content).count()
     per_change = contents.groupBy(*change).agg(
-        F.min("change_seq").alias("change_seq"),
         F.sum("count").alias("rows"),
         F.count_distinct("content").alias("contents"),
         # The place in a file decides between contents; at one change_seq nothing does.
@@ -201,7 +200,7 @@ def repeats_of(changes: DataFrame, keys: tuple[str, ...]) -> tuple[int, int, int
         named = per_change.where((repeats > 0) | (F.col("is_conflict") > 0))
         first = named.orderBy(F.desc("is_conflict"), F.desc("contents"), *change).limit(SAMPLES)
         samples = tuple(
-            row[0] for row in first.select(F.to_json(F.struct(*keys, "change_seq", "contents", "rows"))).collect()
+            row[0] for row in first.select(F.to_json(F.struct(*keys, "own_order", "contents", "rows"))).collect()
         )
     return found["rows"], found["keys"], found["repeats"], found["conflicts"], samples
 

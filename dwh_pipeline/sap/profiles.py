@@ -103,9 +103,13 @@ def change_time(change_seq: Column) -> Column:
 
 
 def own_order(change_seq: Column) -> Column:
-    """What the source itself says of the order: `change_seq` without the place in the file, where that is a part."""
-    width = _TIMED_WIDTH + _POSITION_WIDTH
-    return F.when(F.length(change_seq) == width, F.substring(change_seq, 1, _TIMED_WIDTH)).otherwise(change_seq)
+    """What the source itself says of the order: `change_seq` without the place in the file, where that is a part.
+
+    If it tells no time, the deliveries are the order.
+    """
+    time = F.substring(change_seq, 1, _TIMED_WIDTH)
+    own = F.when(time == "0" * _TIMED_WIDTH, F.substring(change_seq, 1, _TIMED_WIDTH + DELIVERY_WIDTH)).otherwise(time)
+    return F.when(F.length(change_seq) == _TIMED_WIDTH + _POSITION_WIDTH, own).otherwise(change_seq)
 
 
 def delivery_time(delivery: str) -> str:

@@ -390,8 +390,13 @@ def test_a_declared_sequence_is_the_own_order(spark: SparkSession, restarts: boo
     assert [row["own"] for row in found] == [row["seq"] for row in found]
 
 
-def test_without_any_order_in_the_rows_the_own_order_is_the_time_of_the_delivery(spark: SparkSession) -> None:
-    dated = {"_tech_batch_id": "delta/20260401"}
-    found = changes(spark, PROFILES["plain"], [dated, dated | {"_tech_row_number": "2"}])
-    assert found[0]["seq"] < found[1]["seq"]
-    assert [row["own"].rstrip("0").lstrip("0") for row in found] == ["20260401", "20260401"]
+@pytest.mark.parametrize("deliveries", [("delta/20260401", "delta/20260402"), ("0001", "0002"), ("first", "second")])
+def test_without_any_order_in_the_rows_the_own_order_is_that_of_the_deliveries(
+    spark: SparkSession, deliveries: tuple[str, str]
+) -> None:
+    rows = [{"_tech_batch_id": delivery, "_tech_row_number": row} for delivery in deliveries for row in "12"]
+    found = changes(spark, PROFILES["plain"], rows)
+    assert len({row["seq"] for row in found}) == len(rows)
+    first, same, second, same_again = (row["own"] for row in found)
+    assert (first, second) == (same, same_again)
+    assert first < second
