@@ -52,17 +52,16 @@ def lease(path: Path, *, is_load: bool = True) -> Iterator[FailedLoad | None]:
             "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
         }
         _tell(file, holder if is_load else {**holder, _BESIDE: left})
-        told = left
+        word = None if is_load else left
         try:
             yield _failed_load(left)
-            told = None if is_load else left
         except BaseException as error:
-            lines = str(error).splitlines()
             if is_load:
-                told = {**holder, "error": lines[0] if lines else type(error).__name__}
+                lines = str(error).splitlines()
+                word = {**holder, "error": lines[0] if lines else type(error).__name__}
             raise
         finally:
-            _tell(file, told)
+            _tell(file, word)
 
 
 def left_behind(path: Path) -> FailedLoad | None:

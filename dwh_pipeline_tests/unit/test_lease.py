@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,18 +24,35 @@ with lease(Path(sys.argv[1]), is_load=sys.argv[2:] != ["maintenance"]):
 """
 
 
-def test_the_second_process_is_refused_with_the_name_of_the_first_until_that_is_killed(tmp_path: Path) -> None:
-    path = tmp_path / "kna1.lease"
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+@contextmanager
+def _held_by_another(path: Path, *work: str) -> Iterator[int]:
+    """Another process holds the lease, for a load or the named work, until it is killed; its id."""
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path), *work], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LeaseHeldError, match=rf"kna1: process {holder.pid} on .* since ") as refused, lease(path):
-            pass
-        assert str(holder.pid) in refused.value.holder
+        yield holder.pid
     finally:
         os.kill(holder.pid, signal.SIGKILL)
         holder.communicate()
+
+
+def _after_a_load(path: Path, *, failed: bool) -> FailedLoad | None:
+    """What is left by a load that failed, or by none."""
+    if failed:
+        with pytest.raises(RuntimeError), lease(path):
+            raise RuntimeError("the disk is full")
+    left = left_behind(path)
+    assert (left is not None) is failed
+    return left
+
+
+def test_the_second_process_is_refused_with_the_name_of_the_first_until_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "kna1.lease"
+    with _held_by_another(path) as pid:
+        with pytest.raises(LeaseHeldError, match=rf"kna1: process {pid} on .* since ") as refused, lease(path):
+            pass
+        assert str(pid) in refused.value.holder
     with lease(path):
         pass
 
@@ -76,18 +95,11 @@ def test_a_load_that_was_killed_leaves_who_ran_it_and_no_error_and_is_not_left_b
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "kna1.lease"
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        running = left_behind(path)
-    finally:
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.communicate()
-    assert running is None
+    with _held_by_another(path) as pid:
+        assert left_behind(path) is None
     killed = left_behind(path)
     assert killed is not None
-    assert killed.holder.startswith(f"process {holder.pid} on ")
+    assert killed.holder.startswith(f"process {pid} on ")
     assert killed.error is None
 
 
@@ -127,10 +139,7 @@ def test_a_lease_that_tells_nothing_whole_tells_of_no_failed_load(tmp_path: Path
 
 def test_maintenance_is_given_what_a_failed_load_left_and_leaves_it_there(tmp_path: Path) -> None:
     path = tmp_path / "kna1.lease"
-    with pytest.raises(RuntimeError), lease(path):
-        raise RuntimeError("the disk is full")
-    failed = left_behind(path)
-    assert failed is not None
+    failed = _after_a_load(path, failed=True)
     with lease(path, is_load=False) as given:
         assert given == failed
     assert left_behind(path) == failed
@@ -139,32 +148,20 @@ def test_maintenance_is_given_what_a_failed_load_left_and_leaves_it_there(tmp_pa
 @pytest.mark.parametrize("failed_before", [False, True])
 def test_maintenance_that_fails_is_no_failed_load_and_hides_none(tmp_path: Path, failed_before: bool) -> None:
     path = tmp_path / "kna1.lease"
-    if failed_before:
-        with pytest.raises(RuntimeError), lease(path):
-            raise RuntimeError("the disk is full")
-    before = left_behind(path)
+    before = _after_a_load(path, failed=failed_before)
     with pytest.raises(ValueError, match="broken"), lease(path, is_load=False):
         raise ValueError("broken")
     assert left_behind(path) == before
-    assert (before is not None) is failed_before
 
 
 @pytest.mark.parametrize("failed_before", [False, True])
 def test_maintenance_that_is_killed_is_no_failed_load_and_hides_none(tmp_path: Path, failed_before: bool) -> None:
     path = tmp_path / "kna1.lease"
-    if failed_before:
-        with pytest.raises(RuntimeError), lease(path):
-            raise RuntimeError("the disk is full")
-    before = left_behind(path)
-    command = [sys.executable, "-c", _HOLDER, str(path), "maintenance"]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LeaseHeldError, match=f"process {holder.pid} on "), lease(path):
-            pass
-    finally:
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.communicate()
+    before = _after_a_load(path, failed=failed_before)
+    with (
+        _held_by_another(path, "maintenance") as pid,
+        pytest.raises(LeaseHeldError, match=f"process {pid} on "),
+        lease(path),
+    ):
+        pass
     assert left_behind(path) == before
-    assert (before is not None) is failed_before
