@@ -208,6 +208,7 @@ def newest_history(place: Place) -> list[Kept]:
         catalog.read(place.spark, place.name(health_history.CONTRACT))
         .withColumn("position", F.row_number().over(by_subject))
         .where(F.col("position") <= _NEWEST)
+        # In seconds: Python would read a TIMESTAMP in the time zone of the machine.
         .select("rule", "table_name", F.unix_seconds("checked_at"), "status", "measure", "position")
         .orderBy("rule", "table_name", F.desc("position"))
         .collect()

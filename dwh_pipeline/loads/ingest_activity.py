@@ -83,11 +83,11 @@ def newest(place: Place) -> list[Activity]:
         catalog.read(place.spark, place.name(CONTRACT))
         .withColumn("position", F.row_number().over(by_table))
         .where(F.col("position") <= _NEWEST_WINDOWS)
-        # As text: Python would read a TIMESTAMP in the time zone of the machine.
-        .select("source_table", F.date_format("window_start", "yyyy-MM-dd'T'HH:mm:ss'+00:00'"), "row_count")
+        # In seconds: Python would read a TIMESTAMP in the time zone of the machine.
+        .select("source_table", F.unix_seconds("window_start"), "row_count")
         .collect()
     )
-    found = (Activity(table, datetime.fromisoformat(start), count) for table, start, count in rows)
+    found = (Activity(table, datetime.fromtimestamp(start, UTC), count) for table, start, count in rows)
     return sorted(found, key=lambda one: (one.source_table, one.window_start))
 
 
