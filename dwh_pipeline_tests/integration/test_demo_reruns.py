@@ -127,8 +127,7 @@ def test_customers_loaded_twice_are_the_same_rows_and_no_new_version(demo: Wareh
 def test_gold_after_a_crash_in_its_middle_is_as_after_a_clean_run(
     demo: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crashed = Warehouse(demo.spark, tmp_path / "lake", demo.landing)
-    shutil.copytree(demo.lake, crashed.lake)
+    crashed = demo.copy(tmp_path)
     clean = {contract.name: rows_of(demo.table(contract)) for contract in GOLD}
     shutil.rmtree(crashed.lake / "gold")
     catalog.use_lake(demo.spark, crashed.lake)
